@@ -1,4 +1,4 @@
-"""Recipes of the lineage that train a table in memory in a moment: one on synthetic edits, one on trajectories."""
+"""Recipes of the lineage that train the tiny model of the memory service: one on synthetic edits, one on trajectories."""
 
 import json
 import shutil

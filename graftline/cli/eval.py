@@ -60,7 +60,7 @@ def list_(paths: "Paths", as_json: bool) -> None:
 
     evaluation_names(paths)
     solvers = {name: [*contest_file(paths, name).contestants] for name in contest_names(paths)}
-    folders = {name: paths.evaluation(name) for name in solvers}
+    folders = {name: paths.contest(name) for name in solvers}
     for name in evaluated_names(paths):
         solvers[name], folders[name] = ["the deployment"], paths.harbor("evaluations", name)
     stored = {name: _describe_stored(folder) for name, folder in folders.items()}

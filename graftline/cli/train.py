@@ -87,9 +87,9 @@ def run(
     from graftline.pipeline.recipe_models import resolved, store_of
     from graftline.training.open import LocalBackendConfig
     from graftline.training.recipes.open import load_recipe
-    from graftline.training.sdk import checked_url
+    from graftline.training.sdk import parse_url
 
-    is_local = is_loopback(urlsplit(checked_url(base_url)).hostname or "")
+    is_local = is_loopback(urlsplit(parse_url(base_url)).hostname or "")
     store = store_of(LocalBackendConfig(), paths.root) if is_local else None
     config = load_recipe(paths, recipe, read_changes(changes))
     config = resolved(config, paths, open_runs(paths.root), has_checkpoints=True, store=store)
@@ -104,11 +104,11 @@ def run(
 @pass_paths
 def resume(paths: "Paths", run_id: str, base_url: str | None, is_downloading: bool, as_json: bool) -> None:
     """Go on with a run, from its last checkpoint."""
-    from graftline.training.recipes.open import restored
+    from graftline.training.recipes.open import restore_config
 
     run = open_runs(paths.root).get(run_id)
     # older records name what was followed beside the checkpoint that stands for it
-    config = restored({**run.config, "follows": ""}, f"run {run_id}")
+    config = restore_config({**run.config, "follows": ""}, f"run {run_id}")
     _train(paths, config, base_url or run.backend, run_id, is_downloading, as_json)
 
 
@@ -188,11 +188,11 @@ def open_runs(root: Path | None, output: Path | None = None) -> "Runs":
 @json_option
 @pass_paths
 def list_recipes(paths: "Paths", as_json: bool) -> None:
-    """List the recipes that are configured below configs/recipes/."""
+    """List the recipes that are recipe_names below configs/recipes/."""
     from graftline.pipeline.runtime import description_of
-    from graftline.training.recipes.open import configured, load_recipe
+    from graftline.training.recipes.open import load_recipe, recipe_names
 
-    recipes = {name: load_recipe(paths, name) for name in configured(paths)}
+    recipes = {name: load_recipe(paths, name) for name in recipe_names(paths)}
     columns = ["name", "recipe", "model", "description"]
     rows = [(name, config.recipe, config.model, description_of(config)) for name, config in recipes.items()]
     if as_json:
@@ -224,10 +224,10 @@ def run_recipe(
 ) -> None:
     """Train by the recipe NAME with the ports of a manifest, and fetch the adapter; what was interrupted goes on."""
     from graftline.pipeline.runtime import Runtime
-    from graftline.training.terminal import asked_to_stop, steps_shown
-    from graftline.training.train import Interrupted
+    from graftline.training.loop import Interrupted
+    from graftline.training.terminal import step_display, stop_on_interrupt
 
-    with steps_shown() as show_step, asked_to_stop() as is_stopped:
+    with step_display() as show_step, stop_on_interrupt() as is_stopped:
         try:
             result = Runtime.run(
                 name,
@@ -256,13 +256,14 @@ def _train(
     as_json: bool,
 ) -> None:  # fmt: skip
     from graftline.training.datums import load_tokenizer
-    from graftline.training.open import tokenizer_place
+    from graftline.training.loop import Interrupted
+    from graftline.training.open import tokenizer_source
     from graftline.training.runs import RunState
-    from graftline.training.terminal import asked_to_stop, steps_shown
-    from graftline.training.train import Interrupted, train_on_tinker
+    from graftline.training.terminal import step_display, stop_on_interrupt
+    from graftline.training.train import train_on_tinker
 
-    tokenizer = load_tokenizer(tokenizer_place(config, paths, os.environ))
-    with steps_shown() as show_step, asked_to_stop() as is_stopped:
+    tokenizer = load_tokenizer(tokenizer_source(config, paths, os.environ))
+    with step_display() as show_step, stop_on_interrupt() as is_stopped:
         try:
             result = train_on_tinker(
                 config,
@@ -309,11 +310,11 @@ def _download(paths: "Paths", run: "TrainingRun", base_url: str | None) -> Path:
 def _print_estimate(paths: "Paths", recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
     from graftline.training.datums import load_tokenizer
     from graftline.training.examples import estimate_training, notice_of_dropped
-    from graftline.training.open import tokenizer_place
+    from graftline.training.open import tokenizer_source
     from graftline.training.recipes.open import load_recipe, open_recipe
 
     config = load_recipe(paths, recipe, read_changes(changes))
-    data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_place(config, paths, os.environ)))
+    data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_source(config, paths, os.environ)))
     estimate = estimate_training(config, data)
     if notice := notice_of_dropped(config, data):
         click.echo(notice, err=True)

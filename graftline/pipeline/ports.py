@@ -29,7 +29,7 @@ from graftline.rollouts.teachers.base import Teacher
 from graftline.sandbox.actions import open_sandbox
 from graftline.sandbox.base import Sandbox
 from graftline.training.open import DEFAULT_MODEL, open_training_client
-from graftline.training.service import TrainingService
+from graftline.training.tinker import TinkerSDKClient
 
 if TYPE_CHECKING:
     from graftline.rollouts.teachers.examples import Examples
@@ -155,7 +155,7 @@ class Ports:
         return self._open_once("vector_store", lambda: self._close_at_end(open_vector_store(config, root)))
 
     @property
-    def training_client(self) -> TrainingService:
+    def training_client(self) -> TinkerSDKClient:
         """What trains."""
         return self._open_once("training_client of no recipe", self.training_client_for, "training_client")
 
@@ -186,12 +186,12 @@ class Ports:
 
     blob_store, hub_client, llm_client, embedding_client = blobs, dataset_hub, chat_model, embedder
 
-    def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TrainingService:
+    def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TinkerSDKClient:
         """Return what trains `model`, with so long for every answer; it stays open until the end."""
         return self._stack.enter_context(self.open_training(model, deadline_s))
 
     @contextmanager
-    def open_training(self, model: str, deadline_s: float) -> Iterator[TrainingService]:
+    def open_training(self, model: str, deadline_s: float) -> Iterator[TinkerSDKClient]:
         """Give what trains `model`, with so long for every answer, and close it; one that replaces it stays open."""
         self._check_allowed("training_client")
         if "training_client" in self._opened:

@@ -12,8 +12,8 @@ from graftline.llm.weights.fetch import fetch_model
 from graftline.training.open import TrainingClientConfig
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.runs import Runs
-from graftline.training.service import TrainingService
 from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tinker import TinkerSDKClient
 
 
 def served(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
@@ -45,7 +45,7 @@ def fetch_served(port: TrainingClientConfig, config: TinkerTrainingConfig, paths
         fetch_model(name, paths, os.environ)
 
 
-def context_tokens(service: TrainingService, model: str) -> int | None:
+def context_tokens(service: TinkerSDKClient, model: str) -> int | None:
     """Return how many tokens a model takes in, question and answer; None where the service does not tell.
 
     Raises:
@@ -115,11 +115,11 @@ def _checkpoint(
     if run is not None:
         path = run.sampler_path if kind == "sampler_weights" else run.checkpoints[-1].path if run.checkpoints else ""
     if store is not None:
-        from graftline.training.local.checkpoints import CheckpointStore, restore_checkpoint
+        from graftline.training.local.checkpoints import CheckpointStore
 
         load_verified(folder, "trained_adapter")
         path = path or f"tinker://{recipe}-{adapter.identity[:12]}/{kind}/adapter"
-        restore_checkpoint(CheckpointStore(store), path, folder)
+        CheckpointStore(store).restore(path, folder)
     if not path:
         raise ConfigError(
             f"{key}: the checkpoint that the adapter of {recipe!r} was made of is not known, so nothing can be trained on"

@@ -25,12 +25,13 @@ from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.pipeline.ports import Ports, describe_recipe_ports, open_recipe_ports, resolve_overrides
 from graftline.pipeline.recipe_models import resolved, served_weights, store_of
 from graftline.training.adapter import download_adapter
-from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.loop import OnStep
+from graftline.training.memory import MemoryTrainingService
 from graftline.training.open import tokenizer_of
-from graftline.training.recipes.open import CONFIGS, configured, load_recipe, restored
+from graftline.training.recipes.open import CONFIGS, load_recipe, recipe_names, restore_config
 from graftline.training.runs import Runs
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.train import MEMORY_OUTPUT, OUTPUT, OnStep, TinkerTrainingResult, train_on_tinker
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT, TinkerTrainingResult, train_on_tinker
 
 logger = logging.getLogger(__name__)
 
@@ -204,18 +205,18 @@ def recipe_config(
         if config.recipe != recipe:
             raise ConfigError(f"recipe {recipe!r} was asked for, but the configuration is one of {config.recipe!r}")
         return config
-    names = configured(paths)
+    names = recipe_names(paths)
     if recipe in names:
         return load_recipe(paths, recipe, config)
     if recipe not in CONFIGS:
         raise ConfigError(
             f"recipe {recipe!r} is unknown; {paths.configs / 'recipes'} has {', '.join(names) or 'none'}, and there are"
-            f" {', '.join(CONFIGS)} to be configured"
+            f" {', '.join(CONFIGS)} to be recipe_names"
         )
     tree: dict[str, Any] = {"recipe": recipe}
     for key, value in (config or {}).items():
         put(tree, key, value, f"recipe {recipe}")
-    return restored(tree, f"recipe {recipe}")
+    return restore_config(tree, f"recipe {recipe}")
 
 
 def experiment(config: TinkerTrainingConfig, output: str) -> ExperimentSpec:
@@ -234,7 +235,7 @@ def experiment(config: TinkerTrainingConfig, output: str) -> ExperimentSpec:
 
 
 def description_of(config: TinkerTrainingConfig) -> str:
-    """Return what tells a configured recipe from others, in one line; what its kind of recipe does where it does not say."""
+    """Return what tells a recipe_names recipe from others, in one line; what its kind of recipe does where it does not say."""
     return config.description or _first_line(config)
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import digest
@@ -13,8 +13,11 @@ from graftline.evals.attempt import Answered, Cost, Failed, Question, Replies, R
 from graftline.evals.solvers import TOO_LONG, UNREADABLE, Sampling, is_text
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.teachers.prompt import Prompt
-from graftline.training.answers import Drawing, Questions
-from graftline.training.service import Awaited, Sampler, TrainingService
+from graftline.training.answers import AnswerSampling, Questions
+from graftline.training.tinker import ResultFuture, TinkerSDKClient
+
+if TYPE_CHECKING:
+    from graftline.training.tinker import SamplingClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class _Request:
     """Attempts at one task, on their way."""
 
     attempts: list[Question]
-    future: Awaited[Any]
+    future: ResultFuture[Any]
     tokens: int
     """Of the question."""
     began: float
@@ -44,8 +47,8 @@ class SampledSolver:
 
     def __init__(
         self,
-        service: TrainingService,
-        sampler: Sampler,
+        service: TinkerSDKClient,
+        sampler: "SamplingClient",
         questions: Questions,
         prompt: Prompt,
         sampling: Sampling,
@@ -85,7 +88,9 @@ class SampledSolver:
         if self._context_tokens is not None and len(tokens) + sampling.max_tokens > self._context_tokens:
             return [Unaskable(attempt, TOO_LONG) for attempt in attempts]
         # of some that are asked for again, those before them are drawn as well: each comes out as if all were asked for
-        drawing = Drawing(sampling.max_tokens, sampling.temperature, max(attempt.attempt for attempt in attempts))
+        drawing = AnswerSampling(
+            sampling.max_tokens, sampling.temperature, max(attempt.attempt for attempt in attempts)
+        )
         first, began = replace(attempts[0], attempt=1), time.monotonic()
         try:
             [future] = self._questions.ask(self._sampler, [tokens], drawing, [sampling.seed_of(first)])
@@ -96,7 +101,7 @@ class SampledSolver:
     def _receive(self, request: _Request) -> Replies:
         title = f"the answer to {request.attempts[0].case.id}"
         try:
-            [answers] = self._questions.drawn(self._service, [request.future], title)
+            [answers] = self._questions.wait(self._service, [request.future], title)
         except (BoundaryError, DataError) as error:
             yield from (Failed(attempt, str(error)) for attempt in request.attempts)
             return

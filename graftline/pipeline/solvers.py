@@ -28,8 +28,8 @@ from graftline.training.answers import Questions
 from graftline.training.open import TrainingClientConfig, tokenizer_of
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs
-from graftline.training.service import TrainingService
 from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tinker import TinkerSDKClient
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Entrants:
 
     def __init__(self, lineage: Lineage, stack: ExitStack) -> None:
         self._lineage, self._paths, self._stack = lineage, lineage.paths, stack
-        self._services: dict[tuple[str, float], TrainingService] = {}
+        self._services: dict[tuple[str, float], TinkerSDKClient] = {}
         """Of training, by model and deadline."""
         self._of_services = stack.enter_context(ExitStack())
         self._fleets: dict[str, tuple[tuple[str, ...], ExitStack]] = {}
@@ -198,7 +198,7 @@ class Entrants:
             )
         return run.sampler_path
 
-    def _service(self, config: TinkerTrainingConfig) -> TrainingService:
+    def _service(self, config: TinkerTrainingConfig) -> TinkerSDKClient:
         """Return what samples the model of a recipe; two contestants of one model share it.
 
         A backend of this machine has one model, and its checkpoints for itself: the one of another model is closed first.

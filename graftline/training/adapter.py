@@ -23,7 +23,7 @@ from graftline.core.web import AnswerError, Web, WebFile
 from graftline.llm.weights.catalog import Weights
 from graftline.training.card import CARD, base_of, card, write_base
 from graftline.training.runs import Runs, TrainingRun
-from graftline.training.service import TrainingService
+from graftline.training.tinker import TinkerSDKClient
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _RENEWED_BEFORE = timedelta(minutes=5)
@@ -38,7 +38,7 @@ class Addresses:
     clock: Clock
     current: Any = None
 
-    def of(self, name: str, is_refused: bool = False) -> str:
+    def url_of(self, name: str, is_refused: bool = False) -> str:
         if self.current is None or is_refused or self.current.expires - self.clock() < _RENEWED_BEFORE:
             self.current = self.sign()
         if name not in self.current.urls:
@@ -62,12 +62,12 @@ class ExportedFile:
     def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
         with ExitStack() as stack:
             try:
-                opened = stack.enter_context(WebFile(self.web, self.addresses.of(self.name)).open(offset, etag))
+                opened = stack.enter_context(WebFile(self.web, self.addresses.url_of(self.name)).open(offset, etag))
             except AnswerError as error:
                 if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
                     raise
-                # it expired sooner than was said
-                renewed = self.addresses.of(self.name, is_refused=True)
+                # it expired sooner than was promised
+                renewed = self.addresses.url_of(self.name, is_refused=True)
                 opened = stack.enter_context(WebFile(self.web, renewed).open(offset, etag))
             yield opened
 
@@ -75,7 +75,7 @@ class ExportedFile:
 def download_adapter(
     runs: Runs,
     run: TrainingRun,
-    client: TrainingService,
+    client: TinkerSDKClient,
     weights: Weights | None,
     advance: Advance = lambda done, total: None,
     patience: RetryPolicy | None = None,
@@ -96,7 +96,7 @@ def download_adapter(
         raise ConfigError(
             f"run {run.run_id!r} is {run.status}; `graftline train resume {run.run_id}` brings it to its end first"
         )
-    given = patience or RetryPolicy()
+    policy = patience or RetryPolicy()
     folder = runs.folder / run.run_id
     request = Request(
         "adapter",
@@ -108,11 +108,13 @@ def download_adapter(
 
     def make(partial: Path) -> Contents:
         addresses = Addresses(lambda: client.external_urls(run.export_path), clock)
-        addresses.of(WEIGHTS)
+        addresses.url_of(WEIGHTS)
         for name in sorted(addresses.current.urls):
             if len(portable(name).parts) != 1:
                 raise DataError(f"the export of {run.run_id} holds {name!r}, but files without folders were expected")
-            download(ExportedFile(name, addresses, Web(given)), Pins(), partial / name, advance, given, _MAX_FILE_BYTES)
+            download(
+                ExportedFile(name, addresses, Web(policy)), Pins(), partial / name, advance, policy, _MAX_FILE_BYTES
+            )
         check_adapter(partial)
         base = base_of(run, weights)
         write_base(partial / CONFIG, base)
@@ -123,11 +125,7 @@ def download_adapter(
 
 
 def check_adapter(folder: Path) -> None:
-    """Refuse what is no adapter in the layout of PEFT.
-
-    Raises:
-        DataError: it is none.
-    """
+    """Raise DataError where `folder` holds no adapter in the layout of PEFT."""
     from safetensors import SafetensorError, safe_open
 
     try:

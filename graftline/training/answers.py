@@ -1,4 +1,7 @@
-"""Questions that a model answers while it is trained or looked at: chats without their answer, as tokens."""
+"""Questions that a model answers while it is trained or evaluated, and how many tasks it solves without an adapter and with it.
+
+A question is a chat without its answer, as tokens; a task gets one answer, the most probable one.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +16,18 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.task_selection import template_of
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.training.datums import Tokenizer, fault_of, open_renderer
-from graftline.training.service import Awaited, Sampler, TrainingService
+from graftline.training.datums import Tokenizer, chat_fault, open_renderer
+from graftline.training.tinker import ResultFuture, TinkerSDKClient
 
 if TYPE_CHECKING:
-    from tinker import types
+    from tinker import SamplingClient, types
+
+Row = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """How answers are drawn."""
+class AnswerSampling:
+    """How answers are sampled."""
 
     max_tokens: int
     """Of an answer."""
@@ -32,7 +37,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledAnswer:
     """One answer."""
 
     tokens: list[int]
@@ -45,43 +50,39 @@ class Questions:
     """Makes tokens of questions, and text of the tokens of answers, by one renderer."""
 
     def __init__(self, renderer: str, tokenizer: Tokenizer) -> None:
-        """Open the renderer.
-
-        Raises:
-            ConfigError: it is unknown, or does not suit the tokenizer.
-        """
         self._renderer = open_renderer(renderer, tokenizer)
 
     def tokens(self, chat: Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the tokens of `chat` up to where its answer begins.
-
-        Raises:
-            DataError: it is no chat, or the renderer refuses it.
-        """
+        """Return the tokens of `chat` up to where its answer begins; DataError where the renderer refuses it."""
         from tinker_cookbook.exceptions import RendererError
 
-        if fault := fault_of(chat):
+        if fault := chat_fault(chat):
             raise DataError(fault)
         try:
-            found: list[int] = self._renderer.build_generation_prompt([dict(message) for message in chat]).to_ints()
+            prompt = self._renderer.build_generation_prompt([dict(message) for message in chat])
         except RendererError as error:
             raise DataError(f"the renderer refuses the chat ({error}); mend it, or use another renderer") from None
-        return found
+        tokens: list[int] = prompt.to_ints()
+        return tokens
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return what `tokens` say, without what ends an answer; thoughts stay between their tags."""
         content = self._renderer.parse_response([*tokens])[0]["content"]
         if isinstance(content, str):
             return content
-        # where nothing tells them from the answer, an action that was only thought of is one that is given
+        # where nothing tells them from the answer, an action that was only thought of would count as the answer
         return "".join(
             f"<think>{part['thinking']}</think>" if part["type"] == "thinking" else part.get("text", "")
             for part in content
         )
 
     def ask(
-        self, sampler: Sampler, prompts: Sequence[Sequence[int]], drawing: Drawing, seeds: Sequence[int]
-    ) -> "list[Awaited[types.SampleResponse]]":
+        self,
+        sampler: "SamplingClient",
+        prompts: Sequence[Sequence[int]],
+        sampling: AnswerSampling,
+        seeds: Sequence[int],
+    ) -> "list[ResultFuture[types.SampleResponse]]":
         """Send all `prompts`, each with a seed of its own."""
         from tinker import types
 
@@ -89,70 +90,54 @@ class Questions:
         return [
             sampler.sample(
                 types.ModelInput.from_ints([*prompt]),
-                drawing.count,
+                sampling.count,
                 types.SamplingParams(
-                    max_tokens=drawing.max_tokens, temperature=drawing.temperature, seed=seed, stop=stop
+                    max_tokens=sampling.max_tokens, temperature=sampling.temperature, seed=seed, stop=stop
                 ),
             )
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
 
-    def drawn(
-        self, service: TrainingService, asked: "Sequence[Awaited[types.SampleResponse]]", what: str
-    ) -> list[list[Drawn]]:
-        """Wait for the answers that were asked for, by question; `what` they are is said where they do not come.
-
-        Raises:
-            TrainingError: they do not come.
-        """
+    def wait(
+        self, service: TinkerSDKClient, futures: "Sequence[ResultFuture[types.SampleResponse]]", subject: str
+    ) -> list[list[SampledAnswer]]:
+        """Return the answers to each question; TrainingError, which begins with `subject`, where they do not come."""
         return [
             [
-                Drawn([*sequence.tokens], [*(sequence.logprobs or ())], self.text(sequence.tokens))
-                for sequence in service.result(future, what).sequences
+                SampledAnswer([*sequence.tokens], [*(sequence.logprobs or ())], self.text(sequence.tokens))
+                for sequence in service.result(future, subject).sequences
             ]
-            for future in asked
+            for future in futures
         ]
 
 
 def prompt_datum(tokens: Sequence[int]) -> Any:
-    """Return a question as a datum, each of its tokens with weight 1: what a model says of it tells the model."""
+    """Return a question as a datum, each of its tokens with weight 1."""
+    return _datum(tokens, weights=[1.0] * (len(tokens) - 1))
+
+
+def policy_datum(prompt: Sequence[int], answer: SampledAnswer, advantages: Sequence[float]) -> Any:
+    """Return an answer as a datum of the losses of policy gradients, with an advantage for each of its tokens."""
+    padding = [0.0] * (len(prompt) - 1)
+    return _datum([*prompt, *answer.tokens], logprobs=[*padding, *answer.logprobs], advantages=[*padding, *advantages])
+
+
+def _datum(tokens: Sequence[int], **inputs: list[float]) -> Any:
     from tinker import types
 
+    length = len(tokens) - 1
     return types.Datum(
         model_input=types.ModelInput.from_ints([*tokens[:-1]]),
         loss_fn_inputs={
-            "target_tokens": types.TensorData(data=[*tokens[1:]], dtype="int64", shape=[len(tokens) - 1]),
-            "weights": types.TensorData(data=[1.0] * (len(tokens) - 1), dtype="float32", shape=[len(tokens) - 1]),
+            "target_tokens": types.TensorData(data=[*tokens[1:]], dtype="int64", shape=[length]),
+            **{name: types.TensorData(data=values, dtype="float32", shape=[length]) for name, values in inputs.items()},
         },
     )
-
-
-def policy_datum(prompt: Sequence[int], answer: Drawn, advantages: Sequence[float]) -> Any:
-    """Return an answer as a datum of the losses of policy gradients, with an advantage for each of its tokens."""
-    from tinker import types
-
-    tokens, before = [*prompt, *answer.tokens], [0.0] * (len(prompt) - 1)
-    length = len(tokens) - 1
-
-    def floats(values: Sequence[float]) -> types.TensorData:
-        return types.TensorData(data=[*before, *values], dtype="float32", shape=[length])
-
-    return types.Datum(
-        model_input=types.ModelInput.from_ints(tokens[:-1]),
-        loss_fn_inputs={
-            "target_tokens": types.TensorData(data=tokens[1:], dtype="int64", shape=[length]),
-            "logprobs": floats(answer.logprobs),
-            "advantages": floats(advantages),
-        },
-    )
-
-
-Row = dict[str, object]
 
 
 def solve(
-    service: TrainingService,
-    sampler: Sampler,
+    service: TinkerSDKClient,
+    sampler: "SamplingClient",
     tasks: Sequence[Task],
     prompt: Prompt,
     questions: Questions,
@@ -160,28 +145,24 @@ def solve(
     answer_tokens: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[GradedAnswer]:
-    """Return what `sampler` makes of each task, in their order.
+    """Return the graded answer of `sampler` to each task, in their order.
 
     Raises:
-        TrainingError: it does not answer.
-        SandboxError: the sandbox failed.
+        TrainingError: It does not answer.
+        SandboxError: The sandbox failed.
     """
-    asked = questions.ask(
-        sampler,
-        [questions.tokens(first_question(task, prompt)) for task in tasks],
-        Drawing(answer_tokens),
-        [0] * len(tasks),
-    )
-    found = []
-    for number, (task, future) in enumerate(zip(tasks, asked, strict=True), 1):
-        [[answer]] = questions.drawn(service, [future], f"the answer to {task.id}")
-        found.append(grade_answer(task, answer.text, prompt.settings.answer, sandbox, RewardWeights()))
+    prompts = [questions.tokens(first_question(task, prompt)) for task in tasks]
+    futures = questions.ask(sampler, prompts, AnswerSampling(answer_tokens), [0] * len(tasks))
+    answers = []
+    for number, (task, future) in enumerate(zip(tasks, futures, strict=True), 1):
+        [[answer]] = questions.wait(service, [future], f"the answer to {task.id}")
+        answers.append(grade_answer(task, answer.text, prompt.settings.answer, sandbox, RewardWeights()))
         advance(number, len(tasks))
-    return found
+    return answers
 
 
 def rows(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Sequence[GradedAnswer]) -> list[Row]:
-    """Return for every task what was answered and what came of it, before and after, as JSON."""
+    """Return for every task the answers before and after training, and what each is worth, as JSON."""
     return [
         {
             "task_id": task.id,
@@ -190,8 +171,13 @@ def rows(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Sequence[
             "instruction": task.instruction,
             **{
                 f"{when}.{key}": value
-                for when, one in (("before", first), ("after", last))
-                for key, value in _facts(one).items()
+                for when, answer in (("before", first), ("after", last))
+                for key, value in {
+                    "answer": answer.text,
+                    "reward": answer.reward.value,
+                    "cause": answer.reward.cause,
+                    "is_verified": answer.is_verified,
+                }.items()
             },
         }
         for task, first, last in zip(tasks, before, after, strict=True)
@@ -199,12 +185,12 @@ def rows(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Sequence[
 
 
 def overview(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Sequence[GradedAnswer]) -> list[Row]:
-    """Return by template, and for all, how many tasks are solved before and after; those that nothing is known of apart."""
+    """Return by template, and for all, how many tasks are solved before and after, and how many are not known."""
     groups: dict[str, list[tuple[GradedAnswer, GradedAnswer]]] = defaultdict(list)
     for task, first, last in zip(tasks, before, after, strict=True):
         groups[template_of(task)].append((first, last))
     groups = dict(sorted(groups.items()))
-    groups["all"] = [pair for some in [*groups.values()] for pair in some]
+    groups["all"] = [pair for group in [*groups.values()] for pair in group]
     return [
         {
             "of": name,
@@ -217,20 +203,12 @@ def overview(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Seque
     ]
 
 
-def page(found: Sequence[Row]) -> str:
+def page(overview_rows: Sequence[Row]) -> str:
     """Return an overview as a table in Markdown."""
-    return plain_table([*found])
+    return plain_table([*overview_rows])
 
 
-def check_known(graded_ones: Sequence[GradedAnswer], which: str) -> None:
-    """Refuse a look that says nothing, for the machine did not.
-
-    Raises:
-        TrainingError: no reward is known.
-    """
-    if graded_ones and all(one.reward.value is None for one in graded_ones):
+def check_known(answers: Sequence[GradedAnswer], which: str) -> None:
+    """Raise TrainingError where no reward is known, for the machine did not say."""
+    if answers and all(answer.reward.value is None for answer in answers):
         raise TrainingError(f"nothing is known of any answer of {which}; mend the machine, and run again")
-
-
-def _facts(one: GradedAnswer) -> Row:
-    return {"answer": one.text, "reward": one.reward.value, "cause": one.reward.cause, "is_verified": one.is_verified}

@@ -38,9 +38,6 @@ def card(
     """Return the model card of an adapter: what it is, what it was made of, how it went, what it is not.
 
     Args:
-        run: What it ends.
-        steps: Of the run.
-        base: What it is loaded on.
         name: Of the folder that it is in.
         licences: Of the rows it was trained on, with how many there are of each; None where they are not known.
         solved: A table of the tasks that were solved without it and with it; empty where it was not tried.
@@ -48,7 +45,7 @@ def card(
     """
     every = max(1, len(steps) // _SHOWN_STEPS)
     curve = [
-        {"step": step.step + 1, "loss": round(step.loss, 4), "held-out loss": _rounded(step.held_out_loss)}
+        {"step": step.step + 1, "loss": round(step.loss, 4), "held-out loss": _round(step.held_out_loss)}
         for step in steps
         if (step.step + 1) % every == 0 or step.held_out_loss is not None
     ]
@@ -61,10 +58,10 @@ def card(
         {"": "optimizer steps", "is": run.next_step},
         {"": "examples", "is": run.examples},
         {"": "trained tokens", "is": run.trained_tokens},
-        {"": "held-out loss before", "is": _rounded(run.base_held_out_loss)},
-        {"": "held-out loss after", "is": _rounded(run.held_out_loss)},
+        {"": "held-out loss before", "is": _round(run.base_held_out_loss)},
+        {"": "held-out loss after", "is": _round(run.held_out_loss)},
         *({"": f"dropped, {reason}", "is": count} for reason, count in sorted(run.dropped.items())),
-        *({"": f"sha256 of {what}", "is": value} for what, value in sorted(run.dataset.items())),
+        *({"": f"sha256 of {kind}", "is": value} for kind, value in sorted(run.dataset.items())),
         *({"": package, "is": version} for package, version in sorted(run.versions.items())),
     ]
     parts = [
@@ -97,7 +94,7 @@ def card(
     return "\n".join(parts)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
@@ -144,36 +141,34 @@ def usage(run: TrainingRun, base: Base, name: str) -> str:
     rank = next((rank for rank in _VLLM_RANKS if rank >= int(run.config["lora"]["rank"])), _VLLM_RANKS[-1])
     if run.config["renderer"] == "role_colon":
         text = f'(tokenizer.bos_token or "") + {text}'
+
+    def generate_code(imports: str, model: str) -> str:
+        names = (
+            ", AutoTokenizer" if imports.startswith("from transformers") else "\nfrom transformers import AutoTokenizer"
+        )
+        return f"""```python
+{imports}{names}
+
+tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
+model = {model}
+prompt = {text}
+tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
+answer = model.generate(**tokens, max_new_tokens={answer_tokens}, do_sample=False)
+print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
+```
+"""
+
     parts = [
         "## Use\n",
         "Run these in the folder of this file.\n",
         *([] if prompt else ["The chat template of the base stands for the renderer, which may write another text.\n"]),
         *_origin(base),
         "### transformers\n",
-        f"""```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
-model = AutoModelForCausalLM.from_pretrained("."{revision})
-prompt = {text}
-tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
-answer = model.generate(**tokens, max_new_tokens={answer_tokens}, do_sample=False)
-print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
-```
-""",
+        generate_code(
+            "from transformers import AutoModelForCausalLM", f'AutoModelForCausalLM.from_pretrained("."{revision})'
+        ),
         "### PEFT\n",
-        f"""```python
-from peft import AutoPeftModelForCausalLM
-from transformers import AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
-model = AutoPeftModelForCausalLM.from_pretrained(".")
-prompt = {text}
-tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
-answer = model.generate(**tokens, max_new_tokens={answer_tokens}, do_sample=False)
-print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
-```
-""",
+        generate_code("from peft import AutoPeftModelForCausalLM", 'AutoPeftModelForCausalLM.from_pretrained(".")'),
         "### vLLM\n",
         f"""```sh
 vllm serve {base.repo_id}{f" --revision {base.revision}" if base.revision else ""} --enable-lora --max-lora-rank {rank} --lora-modules {name}=.

@@ -22,7 +22,7 @@ class _Source(Config):
     examples: int = Field(default=400, ge=1)
     """Rows to train on, at most."""
     held_out: int = Field(default=40, ge=0)
-    """Rows to look at, and tasks to solve before and after, at most."""
+    """Rows for the held-out loss, and tasks to solve before and after, at most."""
 
 
 class SyntheticSource(_Source):
@@ -66,7 +66,7 @@ Part = Annotated[SyntheticSource | ComposedSource | TrajectorySource, Field(disc
 
 
 class MixtureSource(Config):
-    """Several of the others together; what is looked at and solved is theirs, too."""
+    """Several of the others together; their held-out rows and tasks too."""
 
     kind: Literal["mixture"] = "mixture"
     parts: tuple[Part, ...] = Field(min_length=2)
@@ -92,5 +92,5 @@ Source = Annotated[SyntheticSource | ComposedSource | TrajectorySource | Mixture
 
 
 def parts_of(source: Source) -> tuple[SyntheticSource | ComposedSource | TrajectorySource, ...]:
-    """Return what `source` is put together of; itself where it is no mixture."""
+    """Return the parts of a mixture; `source` itself where it is none."""
     return source.parts if isinstance(source, MixtureSource) else (source,)

@@ -1,21 +1,19 @@
 """What a model is trained on: chats as tokens with weights, by the renderers of the Tinker cookbook.
 
 A datum holds the tokens of a chat but the last, the same tokens but the first as targets, and a weight for every target: 1
-for what the model is to say, 0 for what it is told. Nothing is cut short: a chat that is too long is left out and counted.
+for what the model is to say, 0 for the question. Nothing is cut short: a chat that is too long is left out and counted.
 Weights are not divided by anything; that is up to who adds them up. Importing this module imports no tokenizer, SDK or torch.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from graftline.core.errors import ConfigError, DataError, ModelError, install_command
-from graftline.rollouts.exports.chats import Chat, sft_rows
-from graftline.rollouts.teachers.prompt import Prompt
-from graftline.rollouts.trajectory import Trajectory
+from graftline.core.errors import ConfigError, ModelError, install_command
+from graftline.rollouts.exports.chats import Chat
 
 if TYPE_CHECKING:
     from tinker import Datum
@@ -60,7 +58,6 @@ class Rendered:
 @dataclass(frozen=True, slots=True)
 class _Dropped:
     reason: Drop
-    message: str
     tokens: int = 0
 
 
@@ -69,18 +66,17 @@ def load_tokenizer(name_or_folder: str | Path) -> Tokenizer:
 
     Raises:
         ConfigError: transformers is missing.
-        ModelError: there is none, or it cannot be read.
+        ModelError: There is none, or it cannot be read.
     """
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise ConfigError(f"tokenizers need {error.name}; {install_command('training')}") from None
     name = str(name_or_folder)
-    is_folder = Path(name).is_dir()
     try:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=True)
     except Exception as error:  # what a broken file makes it raise is not said anywhere
-        if not is_folder:
+        if not Path(name).is_dir():
             raise ModelError(
                 f"tokenizer {name!r}: is no folder, and not in the cache of the Hugging Face hub; name the folder of the"
                 " model, or fetch it first"
@@ -93,35 +89,6 @@ def load_tokenizer(name_or_folder: str | Path) -> Tokenizer:
     return tokenizer
 
 
-def render_chat_example(
-    messages: Sequence[Mapping[str, str]],
-    tokenizer: Tokenizer,
-    renderer: str = "role_colon",
-    train_on: TrainOn = "all_assistant_messages",
-    max_tokens: int | None = None,
-) -> "Datum":
-    """Return one chat as one datum.
-
-    Renderers that leave the thoughts of earlier answers out (`qwen3` is one) show all but the last as history has them, not
-    as a model would say them. Where all answers of such chats are to be trained on, use `render_all`.
-
-    Args:
-        messages: each with a `role` of system, user or assistant, and a `content` of text.
-        max_tokens: of the whole chat, targets included; None for no limit.
-
-    Raises:
-        ConfigError: the renderer is unknown, or needs tokens that the tokenizer lacks.
-        DataError: the chat is none, teaches nothing, or is too long.
-    """
-    rendering = open_renderer(renderer, tokenizer)
-    if fault := fault_of(messages):
-        raise DataError(fault)
-    found = _example(rendering, messages, train_on, max_tokens)
-    if isinstance(found, _Dropped):
-        raise DataError(found.message)
-    return found
-
-
 def render_all(
     chats: Iterable[Sequence[Mapping[str, str]]],
     tokenizer: Tokenizer,
@@ -132,10 +99,14 @@ def render_all(
     """Return `chats` as datums; what cannot be trained on is left out and counted.
 
     A chat is one datum, unless all of its answers are trained on and the renderer shows earlier ones otherwise than a model
-    would say them: then every answer is one, with what came before it.
+    would say them, as `qwen3` leaves their thoughts out: then every answer is one, with what came before it.
+
+    Args:
+        chats: Messages, each with a `role` of system, user or assistant, and a `content` of text.
+        max_tokens: Of a whole chat, targets included; None for no limit.
 
     Raises:
-        ConfigError: as of `render_chat_example`.
+        ConfigError: The renderer is unknown, or needs tokens that the tokenizer lacks.
     """
     rendering = open_renderer(renderer, tokenizer)
     is_split = train_on == "all_assistant_messages" and not rendering.has_extension_property
@@ -144,97 +115,55 @@ def render_all(
     too_long: list[int] = []
     tokens = trained = 0
     for chat in chats:
-        if fault_of(chat):
+        if chat_fault(chat):
             dropped["bad_chat"] += 1
             continue
         for part in _parts(chat) if is_split else [chat]:
-            found = _example(rendering, part, "last_assistant_message" if is_split else train_on, max_tokens)
-            if isinstance(found, _Dropped):
-                dropped[found.reason] += 1
-                too_long += [found.tokens] if found.reason == "too_long" else []
+            datum = _render(rendering, part, "last_assistant_message" if is_split else train_on, max_tokens)
+            if isinstance(datum, _Dropped):
+                dropped[datum.reason] += 1
+                too_long += [datum.tokens] if datum.reason == "too_long" else []
                 continue
-            datums.append(found)
-            tokens += found.model_input.length
-            trained += trained_tokens(found)
+            datums.append(datum)
+            tokens += datum.model_input.length
+            trained += count_trained_tokens(datum)
     return Rendered(tuple(datums), tokens, trained, dropped, tuple(too_long))
 
 
-def trajectory_messages(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Chat]:
-    """Yield the chat of every verified step, the answer last: those of the export `sft`."""
-    for row in sft_rows(trajectories, prompt):
-        yield row["messages"]
-
-
-def trajectory_datums(
-    trajectories: Iterable[Trajectory],
-    prompt: Prompt,
-    tokenizer: Tokenizer,
-    renderer: str = "role_colon",
-    max_tokens: int | None = None,
-) -> Rendered:
-    """Return the verified steps of `trajectories` as datums, of which the last answer alone is trained on.
-
-    The answers before it are the shots, what was tried and was wrong, and steps that have a chat of their own.
+def open_renderer(name: str, tokenizer: Tokenizer) -> Any:
+    """Return a renderer of the cookbook, checked to work with `tokenizer`.
 
     Raises:
-        ConfigError: as of `render_chat_example`.
+        ConfigError: It is unknown, or `tokenizer` lacks what it writes.
     """
-    chats = trajectory_messages(trajectories, prompt)
-    return render_all(chats, tokenizer, renderer, "last_assistant_message", max_tokens)
-
-
-def known_renderers() -> list[str]:
-    """Return the names of renderers: those of the documentation of the cookbook, those registered with it, those of ours.
-
-    Raises:
-        ConfigError: the cookbook is missing.
-    """
-    _require_cookbook()
-    from tinker_cookbook.renderers import get_registered_renderer_names, get_renderer
-
-    # where it lists them; one that needs a tokenizer of its own is left out there
-    return sorted(
-        {*_NAME_IN_DOCSTRING.findall(get_renderer.__doc__ or ""), *get_registered_renderer_names(), *_ALIASES}
-    )
-
-
-def _require_cookbook() -> None:
     try:
-        import tinker_cookbook.renderers  # noqa: F401 - whether it is there
+        from tinker_cookbook.renderers import get_registered_renderer_names, get_renderer
     except ImportError as error:
         raise ConfigError(f"renderers need {error.name}; {install_command('training')}") from None
-
-
-def open_renderer(name: str, tokenizer: Tokenizer) -> Any:
-    """Return a renderer of the cookbook, which has been seen to work with `tokenizer`.
-
-    Raises:
-        ConfigError: it is unknown, or `tokenizer` lacks what it writes.
-    """
-    _require_cookbook()
-    from tinker_cookbook.renderers import get_renderer
-
-    which = f"renderer {name!r} does not suit tokenizer {tokenizer.name_or_path!r}"
+    subject = f"renderer {name!r} does not suit tokenizer {tokenizer.name_or_path!r}"
     remedy = "use the renderer of the model's family, or role_colon"
     try:
         renderer = get_renderer(_ALIASES.get(name, name), tokenizer)
         text = tokenizer.decode(renderer.build_supervised_example(_PROBE)[0].to_ints())
     except Exception as error:  # each of them fails in its own way
         if str(error).startswith("Unknown renderer"):
-            raise ConfigError(f"renderer {name!r} is unknown; known: {', '.join(known_renderers())}") from None
-        raise ConfigError(f"{which} ({' '.join(str(error).split())[:200]}); {remedy}") from None
-    # the rest write the names of tokens that are not there letter by letter, and say nothing
+            # its docstring lists them; one that needs a tokenizer of its own is left out there
+            documented = _NAME_IN_DOCSTRING.findall(get_renderer.__doc__ or "")
+            names = sorted({*documented, *get_registered_renderer_names(), *_ALIASES})
+            raise ConfigError(f"renderer {name!r} is unknown; known: {', '.join(names)}") from None
+        raise ConfigError(f"{subject} ({' '.join(str(error).split())[:200]}); {remedy}") from None
+    # the others write the names of tokens that are not there letter by letter, without an error
     lacking = [
         token
         for token in sorted({*_CONTROL_TOKEN.findall(text)})
         if len(tokenizer.encode(token, add_special_tokens=False)) != 1
     ]
     if lacking:
-        raise ConfigError(f"{which}, which has no token {', '.join(lacking)}; {remedy}")
+        raise ConfigError(f"{subject}, which has no token {', '.join(lacking)}; {remedy}")
     return renderer
 
 
-def fault_of(messages: Sequence[Mapping[str, str]]) -> str:
+def chat_fault(messages: Sequence[Mapping[str, str]]) -> str:
     """Return why `messages` are no chat; empty where they are one."""
     if not isinstance(messages, Sequence) or not messages:
         return "the chat is no list of messages; leave it out"
@@ -248,17 +177,11 @@ def fault_of(messages: Sequence[Mapping[str, str]]) -> str:
             return f"message {number} has role {role!r}; known: {', '.join(_ROLES)}"
         if not isinstance(content, str):
             return f"message {number} has content of {type(content).__name__}; expected text"
-        if not _is_unicode(content):
+        try:
+            content.encode()
+        except UnicodeEncodeError:
             return f"message {number} holds half a surrogate pair, which is no text; mend its encoding"
     return ""
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parts(chat: Sequence[Mapping[str, str]]) -> list[Sequence[Mapping[str, str]]]:
@@ -267,7 +190,7 @@ def _parts(chat: Sequence[Mapping[str, str]]) -> list[Sequence[Mapping[str, str]
     return [chat[:end] for end in ends] or [chat]
 
 
-def _example(
+def _render(
     renderer: Any, messages: Sequence[Mapping[str, str]], train_on: TrainOn, max_tokens: int | None
 ) -> "Datum | _Dropped":
     from tinker_cookbook.exceptions import RendererError
@@ -275,26 +198,19 @@ def _example(
     from tinker_cookbook.supervised.common import datum_from_model_input_weights
 
     if not any(message["role"] == "assistant" for message in messages):
-        return _Dropped(
-            "no_target", "the chat has no message of the assistant, so there is nothing to learn; leave it out"
-        )
+        return _Dropped("no_target")
     try:
         tokens, weights = renderer.build_supervised_example(
             [dict(message) for message in messages], TrainOnWhat(train_on)
         )
-    except RendererError as error:
-        return _Dropped("refused", f"the renderer refuses the chat ({error}); mend it, or use another renderer")
+    except RendererError:
+        return _Dropped("refused")
     if max_tokens is not None and tokens.length > max_tokens:
-        said = f"the chat has {tokens.length} tokens, but at most {max_tokens} are allowed"
-        return _Dropped("too_long", said, tokens.length)
+        return _Dropped("too_long", tokens.length)
     datum: Datum = datum_from_model_input_weights(tokens, weights)
-    if not trained_tokens(datum):
-        return _Dropped(
-            "no_target", f"no token of the chat has a weight with train_on={train_on!r}; end it with an answer"
-        )
-    return datum
+    return datum if count_trained_tokens(datum) else _Dropped("no_target")
 
 
-def trained_tokens(datum: "Datum") -> int:
+def count_trained_tokens(datum: "Datum") -> int:
     """Return how many targets of `datum` have a weight above 0."""
     return sum(weight > 0 for weight in datum.loss_fn_inputs["weights"].data)

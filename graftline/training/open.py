@@ -1,4 +1,4 @@
-"""From configuration to a training service."""
+"""From configuration to a training service, and to the tokenizer of what it trains."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +13,12 @@ from graftline.core.secrets import Secrets
 from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.convert import convert_here
 from graftline.training.datums import Tokenizer, load_tokenizer
-from graftline.training.service import TrainingService
+from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tinker import TinkerSDKClient
 
 DEFAULT_MODEL = "smollm2-135m"
-"""What a backend of this machine serves where nobody says what."""
+"""What a backend of this machine serves by default."""
 
 
 class TinkerServiceConfig(Config):
@@ -51,11 +52,11 @@ class LocalBackendConfig(Config):
 
 
 class MemoryTrainingConfig(Config):
-    """A table in this process, really trained: for tests, and for recipes to be tried."""
+    """A tiny random model in this process, really trained: for tests, and for recipes to be tried."""
 
     kind: Literal["memory"] = "memory"
     seed: int = 0
-    """Of the table."""
+    """Of its weights."""
 
 
 TrainingClientConfig = Annotated[
@@ -66,30 +67,26 @@ TrainingClientConfig = Annotated[
 @contextmanager
 def open_training_client(
     config: TrainingClientConfig, root: Path, secrets: Secrets, model: str = DEFAULT_MODEL, deadline_s: float = 600.0
-) -> Iterator[TrainingService]:
+) -> Iterator[TinkerSDKClient]:
     """Give the service of `config`, and close it at the end of the block.
 
     Args:
-        config: Which one.
         root: Below it are weights, and checkpoints of a backend of this machine.
         secrets: Where the key is looked up.
         model: What a backend of this machine serves where `config` does not say.
-        deadline_s: How long any answer may take, where nothing else is said.
+        deadline_s: How long any answer may take.
 
     Raises:
-        ConfigError: the key has the wrong shape, the address is none, or the extra is missing.
-        TrainingError: a backend of this machine does not start.
+        ConfigError: The key has the wrong shape, the address is none, or the extra is missing.
+        TrainingError: A backend of this machine does not start.
     """
     match config:
         case TinkerServiceConfig():
-            from graftline.training.tinker import TinkerSDKClient
-
             key = secrets.require(config.api_key, "training_client 'tinker'")
             with TinkerSDKClient(key, config.base_url, deadline_s=deadline_s) as client:
                 yield client
         case LocalBackendConfig():
             from graftline.training.local.process import local_backend
-            from graftline.training.tinker import TinkerSDKClient
 
             backend = local_backend(
                 root,
@@ -104,16 +101,14 @@ def open_training_client(
             with backend as (url, key), TinkerSDKClient(key, url, deadline_s=deadline_s) as client:
                 yield client
         case MemoryTrainingConfig():
-            from graftline.training.memory.service import MemoryTrainingService
-
-            with MemoryTrainingService(config.seed) as service:
-                yield service
+            with MemoryTrainingService(config.seed, deadline_s) as client:
+                yield client
         case _:
             assert_never(config)
 
 
 def tokenizer_of(
-    service: TrainingService,
+    service: TinkerSDKClient,
     port: TrainingClientConfig,
     config: TinkerTrainingConfig,
     paths: Paths,
@@ -123,23 +118,20 @@ def tokenizer_of(
 
     Raises:
         ConfigError: transformers is missing.
-        ModelError: it is not there, or cannot be read.
+        ModelError: It is not there, or cannot be read.
     """
-    # numpy, which it needs, comes with an extra
-    from graftline.training.memory.service import MemoryTrainingService
-
     if isinstance(service, MemoryTrainingService):
-        return service.tokenizer
+        return memory_tokenizer()
     if isinstance(port, LocalBackendConfig) and port.folder and not config.tokenizer:
         return load_tokenizer(paths.root / port.folder)
-    return load_tokenizer(tokenizer_place(config, paths, environment))
+    return load_tokenizer(tokenizer_source(config, paths, environment))
 
 
-def tokenizer_place(config: TinkerTrainingConfig, paths: Paths, environment: Mapping[str, str]) -> Path | str:
+def tokenizer_source(config: TinkerTrainingConfig, paths: Paths, environment: Mapping[str, str]) -> Path | str:
     """Return the folder of the tokenizer, or its name where it is of no model of the catalog.
 
     Raises:
-        ModelError: the weights of the model are not there.
+        ModelError: The weights of the model are not there.
     """
     name = config.tokenizer or config.model
     return convert_here(name, paths, environment) if name in load_models(paths).models else name

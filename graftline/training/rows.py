@@ -1,4 +1,8 @@
-"""Rows that a recipe trains on, and the tasks that they are of: drawn of the edits, tasks and attempts of one split."""
+"""Rows that a recipe of the lineage trains on, and their tasks, made of the edits, tasks and attempts of one split.
+
+The form of a row is that of the recipe: chats, pairs, steps of experts, or tasks. What the held-out loss is taken on, and the
+tasks that a model is to solve before and after, are of the splits that nothing is trained on: other repositories.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,117 +30,9 @@ from graftline.sandbox.base import Match, Request, Sandbox
 from graftline.training.data_sources import ComposedSource, Part, Source, SyntheticSource, TrajectorySource, parts_of
 
 Row = dict[str, Any]
-_LONGEST_SIDE, _HEAD, _TAIL = 100, 60, 30
+_MAX_SIDE, _HEAD, _TAIL = 100, 60, 30
 """Characters of a place in a thought; of a longer one its beginning and its end."""
-_THOUGHT_OF = 2
-"""Places that a thought tells of."""
-
-
-_OF_TRAJECTORIES: Mapping[str, Callable[[Iterable[Trajectory], Prompt], Iterator[Row]]] = {
-    "distill": sft_rows,
-    "dpo": dpo_rows,
-    "sl_basic": sft_rows,
-    "srl": srl_rows,
-}
-
-
-def rows_of_trajectories(
-    recipe: str, trajectories: Sequence[Trajectory], tasks: Mapping[str, Task], source: TrajectorySource, prompt: Prompt
-) -> Iterator[Row]:
-    """Yield what a recipe trains on of the attempts that fit `source`; `tasks` are theirs, by id."""
-    chosen = [trajectory for trajectory in trajectories if fits_source(trajectory, source)]
-    if recipe in _OF_TRAJECTORIES:
-        yield from _OF_TRAJECTORIES[recipe](chosen, prompt)
-        return
-    ids = dict.fromkeys(trajectory.task_id for trajectory in chosen if trajectory.is_verified)
-    yield from (tasks[id].model_dump(mode="json") for id in ids if id in tasks)
-
-
-def rows_of_tasks(recipe: str, tasks: Sequence[Task], prompt: Prompt, thoughts: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield what a recipe that fits (`check_fits`) trains on, of tasks whose one right action is known.
-
-    `thoughts` are what is to be said before it, one for each task, for a prompt that asks for that.
-    """
-    said = thoughts or [""] * len(tasks)
-    return (_OF_TASKS[recipe](task, prompt, think) for task, think in zip(tasks, said, strict=True))
-
-
-def thought(before: str, matches: Sequence[Match]) -> str:
-    """Return what is said before an action: what becomes of the first place that it changes, and of one that differs.
-
-    What both have is what the pattern holds, and where they differ are its metavariables.
-    """
-    places = (f"{_on_a_line(before[one.start : one.end])} => {_on_a_line(one.replacement)}" for one in matches)
-    return " ; ".join([*dict.fromkeys(places)][:_THOUGHT_OF])
-
-
-def check_fits(recipe: str, source: Source) -> None:
-    """Refuse a source that a recipe cannot be trained on.
-
-    Raises:
-        ConfigError: it needs answers that are known to be wrong.
-    """
-    if recipe not in _OF_TASKS and not all(isinstance(part, TrajectorySource) for part in parts_of(source)):
-        raise ConfigError(
-            f"recipe {recipe!r} learns from answers that are wrong, and synthetic edits have none; use data.kind:"
-            f" trajectories, or one of {', '.join(_OF_TASKS)}"
-        )
-
-
-def is_answerable(task: Task, prompt: Prompt) -> bool:
-    """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
-    return task.gold_action is not None and not task.gold_next and fits_format(_answer(task), prompt.settings.answer)
-
-
-def _chat(task: Task, prompt: Prompt, think: str) -> Row:
-    answer = replace(_answer(task), think=think)
-    said = {"role": "assistant", "content": format_answer(answer, prompt.settings.answer.layout)}
-    return {"messages": [*first_question(task, prompt), said], **_origin(task)}
-
-
-def _expert(task: Task, prompt: Prompt, think: str) -> Row:
-    action = ACTION.dump_python(canonicalize(_answer(task).action), mode="json")
-    return {"prompt": first_question(task, prompt), "expert_action": action, **_origin(task)}
-
-
-def _task(task: Task, prompt: Prompt, think: str) -> Row:
-    return task.model_dump(mode="json")
-
-
-_OF_TASKS: Mapping[str, Callable[[Task, Prompt, str], Row]] = {
-    "distill": _chat,
-    "rl_grpo": _task,
-    "sl_basic": _chat,
-    "srl": _expert,
-}
-
-
-def _answer(task: Task) -> Answer:
-    assert task.gold_action is not None  # `is_answerable`
-    # variables of the same names in the same order: what can be said in one way is learned sooner
-    return Answer("", canonicalize(task.gold_action), StateUpdate(), is_strict=True)
-
-
-def _on_a_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_SIDE else f"{line[:_HEAD]} ... {line[-_TAIL:]}"
-
-
-def fits_source(trajectory: Trajectory, source: TrajectorySource) -> bool:
-    """Return whether an attempt is one of those that `source` asks for, verified or not."""
-    is_synthetic = "synthetic" in trajectory.tags
-    is_of_kind = source.of == "all" or is_synthetic == (source.of == "synthetic")
-    return is_of_kind and (not source.teachers or trajectory.teacher in source.teachers)
-
-
-def _origin(task: Task) -> Row:
-    return {
-        "task_id": task.id,
-        "dataset": task.dataset,
-        "language": task.language,
-        "licence": task.licence,
-        "origin": task.origin,
-    }
+_THOUGHT_PLACES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,73 +48,170 @@ class Material:
     """Reports how many edits became tasks."""
 
 
-def rows_of(material: Material, recipe: str, source: Part, prompt: Prompt, most: int) -> tuple[list[Row], list[Task]]:
-    """Return at most so many rows of one part of a recipe, and the tasks that they are of.
+def check_fits(recipe: str, source: Source) -> None:
+    """Raise ConfigError where a recipe cannot be trained on `source`, for it needs answers that are known to be wrong."""
+    if recipe not in _TASK_ROWS and not all(isinstance(part, TrajectorySource) for part in parts_of(source)):
+        raise ConfigError(
+            f"recipe {recipe!r} learns from answers that are wrong, and synthetic edits have none; use data.kind:"
+            f" trajectories, or one of {', '.join(_TASK_ROWS)}"
+        )
 
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+
+def rows_of(material: Material, recipe: str, source: Part, prompt: Prompt, most: int) -> tuple[list[Row], list[Task]]:
+    """Return at most so many rows of one part of a recipe, and their tasks; SandboxError where the sandbox failed."""
     if not most:
         return [], []
     if isinstance(source, TrajectorySource) and not prompt.settings.shows_wanted:
-        return _of_trajectories(material, recipe, source, prompt, most)
+        return _trajectory_rows(material, recipe, source, prompt, most)
     if isinstance(source, TrajectorySource):
-        tasks = _solved(material, source, prompt, most)
+        tasks = _tasks_of_attempts(material, source, prompt, most)
     else:
-        tasks = _made(material, source, prompt, most)
+        tasks = _synthetic_tasks(material, source, prompt, most)
     thoughts = _thoughts(tasks, material.sandbox) if prompt.settings.answer.layout == "thought" else []
     return list(rows_of_tasks(recipe, tasks, prompt, thoughts)), tasks
 
 
-def _made(material: Material, source: SyntheticSource | ComposedSource, prompt: Prompt, most: int) -> list[Task]:
-    sandbox, seed, made = material.sandbox, source.seed, list[Edit]()
+def _synthetic_tasks(
+    material: Material, source: SyntheticSource | ComposedSource, prompt: Prompt, most: int
+) -> list[Task]:
+    sandbox, seed, edits = material.sandbox, source.seed, list[Edit]()
     for language in source.languages:
         pieces = split_into_excerpts(material.edits(language), language, source.most_characters)
         if isinstance(source, ComposedSource):
             # none is left out again, and so many of each language
             share = -(-most // len(source.languages))
-            made += compose(pieces, language, share, seed, sandbox, source.most_characters)
+            edits += compose(pieces, language, share, seed, sandbox, source.most_characters)
         else:
             share = -(-most * OVERSAMPLING // len(source.languages))
             per_snippet, templates = source.per_snippet, source.templates
-            made += synthesize(pieces, language, share, seed, sandbox, material.split, per_snippet, templates)
-    sound = validate_tasks(material.counted(made), sandbox).tasks
-    fitting = [task for task in sound if is_answerable(task, prompt)]
-    return balance(fitting, most, lambda task: task.language, template_of)
+            edits += synthesize(pieces, language, share, seed, sandbox, material.split, per_snippet, templates)
+    tasks = validate_tasks(material.counted(edits), sandbox).tasks
+    answerable = [task for task in tasks if is_answerable(task, prompt)]
+    return balance(answerable, most, lambda task: task.language, template_of)
 
 
-def _solved(material: Material, source: TrajectorySource, prompt: Prompt, most: int) -> list[Task]:
+def _tasks_of_attempts(material: Material, source: TrajectorySource, prompt: Prompt, most: int) -> list[Task]:
     """Return tasks that were solved in one step, with that step's action as theirs; in train, none of a held-out form."""
     tasks: list[Task] = []
     for language in source.languages:
         by_id, attempts = material.attempts(language)
         for trajectory in attempts:
-            if not trajectory.is_solved_in_one_step or not fits_source(trajectory, source):
+            if not trajectory.is_solved_in_one_step or not _fits_source(trajectory, source):
                 continue
             action = trajectory.path[0].model_output.action
-            assert action is not None  # it made the wanted text
+            assert action is not None  # it made the target text
             task = by_id[trajectory.task_id].model_copy(update={"gold_action": action, "gold_next": ()})
             if is_answerable(task, prompt) and not (material.split == "train" and has_held_out_form(action, language)):
                 tasks.append(task)
     return balance(tasks, most, lambda task: task.language)
 
 
-def _thoughts(tasks: Sequence[Task], sandbox: Sandbox) -> list[str]:
-    """Return what is to be said before the action of each task."""
-    asked = [Request(task.before, task.language, (task.gold_action,)) for task in tasks if task.gold_action is not None]
-    found = sandbox.apply_each(asked)
-    return [thought(task.before, result.matches) for task, [result] in zip(tasks, found, strict=True)]
-
-
-def _of_trajectories(
+def _trajectory_rows(
     material: Material, recipe: str, source: TrajectorySource, prompt: Prompt, most: int
 ) -> tuple[list[Row], list[Task]]:
     tasks: dict[str, Task] = {}
-    found: list[Row] = []
+    rows: list[Row] = []
     for language in source.languages:
         by_id, attempts = material.attempts(language)
         tasks |= by_id
-        found += rows_of_trajectories(recipe, attempts, tasks, source, prompt)
-    kept = balance(found, most, lambda row: str(row["language"]))
-    ids = dict.fromkeys(str(row["id"] if recipe == "rl_grpo" else row["task_id"]) for row in kept)
-    return kept, [tasks[id] for id in ids]
+        fitting = [trajectory for trajectory in attempts if _fits_source(trajectory, source)]
+        if recipe in _TRAJECTORY_ROWS:
+            rows += _TRAJECTORY_ROWS[recipe](fitting, prompt)
+        else:
+            ids = dict.fromkeys(trajectory.task_id for trajectory in fitting if trajectory.is_verified)
+            rows += [tasks[id].model_dump(mode="json") for id in ids if id in tasks]
+    rows = balance(rows, most, lambda row: str(row["language"]))
+    ids = dict.fromkeys(str(row["id"] if recipe == "rl_grpo" else row["task_id"]) for row in rows)
+    return rows, [tasks[id] for id in ids]
+
+
+_TRAJECTORY_ROWS: Mapping[str, Callable[[Iterable[Trajectory], Prompt], Iterator[Row]]] = {
+    "distill": sft_rows,
+    "dpo": dpo_rows,
+    "sl_basic": sft_rows,
+    "srl": srl_rows,
+}
+
+
+def _fits_source(trajectory: Trajectory, source: TrajectorySource) -> bool:
+    is_synthetic = "synthetic" in trajectory.tags
+    is_of_kind = source.of == "all" or is_synthetic == (source.of == "synthetic")
+    return is_of_kind and (not source.teachers or trajectory.teacher in source.teachers)
+
+
+def rows_of_tasks(recipe: str, tasks: Sequence[Task], prompt: Prompt, thoughts: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield what a recipe trains on, of tasks whose one right action is known.
+
+    `thoughts` are what is to be said before it, one for each task, for a prompt that asks for that.
+    """
+    make_row = _TASK_ROWS[recipe]
+    return (make_row(task, prompt, think) for task, think in zip(tasks, thoughts or [""] * len(tasks), strict=True))
+
+
+def is_answerable(task: Task, prompt: Prompt) -> bool:
+    """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
+    return task.gold_action is not None and not task.gold_next and fits_format(_answer(task), prompt.settings.answer)
+
+
+def _thoughts(tasks: Sequence[Task], sandbox: Sandbox) -> list[str]:
+    """Return what is to be said before the action of each task."""
+    requests = [
+        Request(task.before, task.language, (task.gold_action,)) for task in tasks if task.gold_action is not None
+    ]
+    results = sandbox.apply_each(requests)
+    return [thought(task.before, result.matches) for task, [result] in zip(tasks, results, strict=True)]
+
+
+def thought(before: str, matches: Sequence[Match]) -> str:
+    """Return what is said before an action: what becomes of the first place that it changes, and of one that differs.
+
+    What both have is what the pattern holds, and where they differ are its metavariables.
+    """
+    places = (
+        f"{_on_one_line(before[match.start : match.end])} => {_on_one_line(match.replacement)}" for match in matches
+    )
+    return " ; ".join([*dict.fromkeys(places)][:_THOUGHT_PLACES])
+
+
+def _on_one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_SIDE else f"{line[:_HEAD]} ... {line[-_TAIL:]}"
+
+
+def _chat_row(task: Task, prompt: Prompt, think: str) -> Row:
+    answer = replace(_answer(task), think=think)
+    message = {"role": "assistant", "content": format_answer(answer, prompt.settings.answer.layout)}
+    return {"messages": [*first_question(task, prompt), message], **_origin(task)}
+
+
+def _expert_row(task: Task, prompt: Prompt, think: str) -> Row:
+    action = ACTION.dump_python(canonicalize(_answer(task).action), mode="json")
+    return {"prompt": first_question(task, prompt), "expert_action": action, **_origin(task)}
+
+
+def _task_row(task: Task, prompt: Prompt, think: str) -> Row:
+    return task.model_dump(mode="json")
+
+
+_TASK_ROWS: Mapping[str, Callable[[Task, Prompt, str], Row]] = {
+    "distill": _chat_row,
+    "rl_grpo": _task_row,
+    "sl_basic": _chat_row,
+    "srl": _expert_row,
+}
+
+
+def _answer(task: Task) -> Answer:
+    assert task.gold_action is not None  # `is_answerable`
+    # variables of the same names in the same order: what can be said in one way is learned sooner
+    return Answer("", canonicalize(task.gold_action), StateUpdate(), is_strict=True)
+
+
+def _origin(task: Task) -> Row:
+    return {
+        "task_id": task.id,
+        "dataset": task.dataset,
+        "language": task.language,
+        "licence": task.licence,
+        "origin": task.origin,
+    }

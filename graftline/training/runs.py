@@ -21,7 +21,7 @@ from graftline.core.errors import ConfigError, RecordError
 from graftline.core.record import write_atomically
 
 SCHEMA_VERSION = 1
-_LOOKED_AT_S = 0.5
+_LOCK_PATIENCE_S = 0.5
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 Status = Literal["running", "done", "stopped_early", "interrupted", "failed"]
@@ -122,9 +122,9 @@ class TrainingRun(_Model):
     @property
     def computed_with(self) -> dict[str, str]:
         """Precision and device of its attempts, several where they differ; nothing where no backend told."""
-        told = [one.computed_with for one in self.attempts]
-        names = dict.fromkeys(name for one in told for name in one)
-        return {name: ", ".join(dict.fromkeys(one[name] for one in told if name in one)) for name in names}
+        facts = [attempt.computed_with for attempt in self.attempts]
+        names = dict.fromkeys(name for values in facts for name in values)
+        return {name: ", ".join(dict.fromkeys(values[name] for values in facts if name in values)) for name in names}
 
 
 class RunState(NamedTuple):
@@ -135,51 +135,53 @@ class RunState(NamedTuple):
 
 
 class Runs:
-    """The runs below `folder`."""
+    """The runs below `folder`.
+
+    Methods raise ConfigError for what cannot be the id of a run, and RecordError where a file cannot be read.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, run_id: str) -> Path:
-        """Return where the record of a run is.
-
-        Raises:
-            ConfigError: it cannot be the id of one.
-        """
+        """Return where the record of a run is."""
         if not _RUN_ID.fullmatch(run_id):
             raise ConfigError(
                 f"run id {run_id!r} is not made of up to 128 letters, digits, dots, dashes and underlines"
             )
         return self.folder / "runs" / f"{run_id}.json"
 
-    def find(self, run_id: str) -> TrainingRun | None:
-        """Return a run; None where there is none.
+    def steps_path(self, run_id: str) -> Path:
+        """Return where the steps of a run are."""
+        return self.path(run_id).with_suffix(".steps.jsonl")
 
-        Raises:
-            RecordError: its record cannot be read.
-        """
+    def _preparation_path(self, run_id: str) -> Path:
+        return self.path(run_id).with_name(f".{run_id}.known.json")
+
+    def _lock_path(self, run_id: str) -> Path:
+        return self.path(run_id).with_name(f".{run_id}.lock")
+
+    # records
+
+    def find(self, run_id: str) -> TrainingRun | None:
+        """Return a run; None where there is none."""
         path = self.path(run_id)
         if not path.exists():
             return None
         try:
             return TrainingRun.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
+            location = ".".join(map(str, error.errors()[0]["loc"]))
             raise RecordError(
-                f"{path}: is no record of a run ({where}: {error.errors()[0]['msg']}); restore or remove it"
+                f"{path}: is no record of a run ({location}: {error.errors()[0]['msg']}); restore or remove it"
             ) from None
 
     def get(self, run_id: str) -> TrainingRun:
-        """Return a run.
-
-        Raises:
-            ConfigError: there is none.
-            RecordError: as `find`.
-        """
+        """Return a run; ConfigError where there is none."""
         run = self.find(run_id)
         if run is None:
-            known = ", ".join(sorted(path.stem for path in (self.folder / "runs").glob("[!.]*.json")))
-            raise ConfigError(f"there is no run {run_id!r} in {self.folder / 'runs'}; it has {known or 'none'}")
+            names = ", ".join(sorted(path.stem for path in (self.folder / "runs").glob("[!.]*.json")))
+            raise ConfigError(f"there is no run {run_id!r} in {self.folder / 'runs'}; it has {names or 'none'}")
         return run
 
     def all(self) -> list[TrainingRun]:
@@ -190,55 +192,46 @@ class Runs:
         """Write the record of `run`."""
         write_atomically(self.path(run.run_id), run.model_dump_json(indent=2) + "\n")
 
+    # steps
+
     def steps(self, run_id: str) -> list[StepMetrics]:
         """Return the steps of a run, in order."""
         path = self.steps_path(run_id)
         return read_steps(path) if path.exists() else []
 
-    def steps_path(self, run_id: str) -> Path:
-        """Return where the steps of a run are."""
-        return self.path(run_id).with_suffix(".steps.jsonl")
-
     def keep_steps(self, run_id: str, before: int) -> None:
         """Take back the steps from `before` on: they are taken again."""
-        kept = [step for step in self.steps(run_id) if step.step < before]
-        write_atomically(self.steps_path(run_id), "".join(step.model_dump_json() + "\n" for step in kept))
+        steps = [step for step in self.steps(run_id) if step.step < before]
+        write_atomically(self.steps_path(run_id), "".join(step.model_dump_json() + "\n" for step in steps))
 
     def add_step(self, run_id: str, step: StepMetrics) -> None:
         """Append a step."""
         with self.steps_path(run_id).open("a", encoding="utf-8") as stream:
             stream.write(step.model_dump_json() + "\n")
 
-    def known(self, run_id: str) -> dict[str, Any]:
-        """Return what a recipe found out before the first step.
+    def sync_steps(self, run_id: str) -> None:
+        """Have the steps on disk before anything else is written."""
+        with self.steps_path(run_id).open("a") as stream:
+            os.fsync(stream.fileno())
 
-        Raises:
-            RecordError: it is not there, or cannot be read.
-        """
-        path = self._known_path(run_id)
+    # what a recipe prepares
+
+    def load_prepared(self, run_id: str) -> dict[str, Any]:
+        """Return what a recipe computed before the first step."""
+        path = self._preparation_path(run_id)
         try:
-            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            values: dict[str, Any] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise RecordError(
                 f"{path}: cannot be read ({type(error).__name__}), but the run cannot go on without it; restore it"
             ) from None
-        return found
+        return values
 
-    def write_known(self, run_id: str, known: dict[str, Any]) -> None:
-        """Keep what a recipe found out before the first step."""
-        write_atomically(self._known_path(run_id), json.dumps(known) + "\n")
+    def write_prepared(self, run_id: str, values: dict[str, Any]) -> None:
+        """Keep what a recipe computed before the first step."""
+        write_atomically(self._preparation_path(run_id), json.dumps(values) + "\n")
 
-    def _known_path(self, run_id: str) -> Path:
-        path = self.path(run_id)
-        return path.with_name(f".{run_id}.known.json")
-
-    def _lock_path(self, run_id: str) -> Path:
-        return self.path(run_id).with_name(f".{run_id}.lock")
-
-    def sync_steps(self, run_id: str) -> None:
-        """See to it that the steps are on disk."""
-        with self.steps_path(run_id).open("a") as stream:
-            os.fsync(stream.fileno())
+    # who trains it
 
     def is_trained(self, run_id: str) -> bool:
         """Return whether a process trains this run now."""
@@ -256,7 +249,7 @@ class Runs:
         return False
 
     def state(self, run: TrainingRun, host: str | None = None) -> RunState:
-        """Return what `run` is at: whether a process trains it is seen by its lock; `host` is the name of this machine."""
+        """Return what `run` is at: a lock shows whether a process trains it; `host` is the name of this machine."""
         if run.status != "running":
             return RunState(run.status, run.error)
         if self.is_trained(run.run_id):
@@ -270,17 +263,13 @@ class Runs:
         return RunState("interrupted", f"its process was killed, or the machine stopped; {resume}")
 
     @contextmanager
-    def alone(self, run_id: str) -> Iterator[None]:
-        """See to it that nobody else trains this run meanwhile.
-
-        Raises:
-            ConfigError: somebody does.
-        """
+    def lock(self, run_id: str) -> Iterator[None]:
+        """Keep other processes from training this run meanwhile; ConfigError where one does."""
         path = self._lock_path(run_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if not _taken(descriptor):
+            if not _try_lock(descriptor):
                 raise ConfigError(
                     f"run {run_id!r} is being trained by another process; `graftline train status {run_id}`"
                 )
@@ -289,9 +278,9 @@ class Runs:
             os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
-    """Return whether the lock of a run could be taken; who only looks at it has it for a moment."""
-    deadline = time.monotonic() + _LOOKED_AT_S
+def _try_lock(descriptor: int) -> bool:
+    """Return whether the lock of a run is ours; `is_trained` of another process has it for a moment only."""
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -299,15 +288,11 @@ def _taken(descriptor: int) -> bool:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_LOOKED_AT_S / 20)
+            time.sleep(_LOCK_PATIENCE_S / 20)
 
 
 def read_steps(path: Path) -> list[StepMetrics]:
-    """Return the steps in a file that a run left, in order.
-
-    Raises:
-        RecordError: a line cannot be read.
-    """
+    """Return the steps in a file that a run left, in order; RecordError where a line cannot be read."""
     # the last line may be torn where the machine stopped
     lines = path.read_text("utf-8").split("\n")[:-1]
     try:
@@ -316,7 +301,7 @@ def read_steps(path: Path) -> list[StepMetrics]:
         raise RecordError(f"{path}: holds a line that is no step ({error.errors()[0]['msg']}); restore it") from None
 
 
-def figures_of(step: StepMetrics) -> dict[str, float]:
+def metrics_of(step: StepMetrics) -> dict[str, float]:
     """Return what is known of a step as named numbers."""
     values = step.model_dump(exclude={"step", "metrics"})
     return {**{name: float(value) for name, value in values.items() if value is not None}, **step.metrics}

@@ -1,4 +1,4 @@
-"""What the Tinker SDK is given: key, address and paths of checkpoints, refused before anything is asked if they cannot be right."""
+"""What the Tinker SDK is given, refused here where it cannot be right, and what it raises, in words that say what to do."""
 
 import os
 import re
@@ -24,55 +24,56 @@ KEY_ADVICE = (
 )
 KEY_PREFIXES = ("tml-", "eyJ")
 """Of keys, and of JSON web tokens."""
+_MAX_DETAIL = 400
+_NOT_FOR_USERS = re.compile(r"^Request failed: (.*) for self\.request_id=.*$", re.DOTALL)
+_REMEDIES: Mapping[int, tuple[str, str]] = {
+    HTTPStatus.UNAUTHORIZED: ("the API key is refused", "check that TINKER_API_KEY holds a key of this service"),
+    HTTPStatus.PAYMENT_REQUIRED: ("billing is not in order", "see the billing page of the service's console"),
+    HTTPStatus.FORBIDDEN: ("the API key may not do this", "use a key of the project that it belongs to"),
+    HTTPStatus.NOT_FOUND: ("there is no such thing", "check its name, and whether it has expired or was deleted"),
+    HTTPStatus.CONFLICT: ("something of this name is there", "choose another name"),
+    HTTPStatus.GONE: ("the service has forgotten it", "make a new client from the last checkpoint"),
+    HTTPStatus.TOO_MANY_REQUESTS: ("too many requests", "wait, or do less at the same time"),
+}
+"""What a status means, and what to do."""
+_DATA_STATUSES = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-def checked_key(given: str | SecretStr | None) -> SecretStr | None:
-    """Return the key that is given, or that of the environment; None where it is empty.
-
-    Raises:
-        ConfigError: it has the wrong shape.
-    """
-    if given is None:
-        key, where = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
+def parse_key(value: str | SecretStr | None) -> SecretStr | None:
+    """Return the key in `value`, or that of the environment for None; None where it is empty, ConfigError for a wrong shape."""
+    if value is None:
+        key, source = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
     else:
-        key, where = given.get_secret_value() if isinstance(given, SecretStr) else given, "api_key"
+        key, source = value.get_secret_value() if isinstance(value, SecretStr) else value, "api_key"
     key = key.strip()
     if not key:
         return None
     if not (key.startswith(KEY_PREFIXES) and key.isascii() and key.isprintable() and " " not in key):
         raise ConfigError(
-            f"{where}: is no key of Tinker, which begins with {KEY_PREFIXES[0]!r} (or is a JSON web token) and has no"
+            f"{source}: is no key of Tinker, which begins with {KEY_PREFIXES[0]!r} (or is a JSON web token) and has no"
             " blanks; mend it, or leave it empty for none"
         )
     return SecretStr(key)
 
 
-def checked_url(given: str | None) -> str:
-    """Return the address that is given, or that of the environment, or that of the hosted service.
-
-    Raises:
-        ConfigError: it is no http address.
-    """
-    url = given or os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
-    where = "base_url" if given else BASE_URL_VARIABLE
+def parse_url(value: str | None) -> str:
+    """Return `value`, the address of the environment or that of the hosted service; ConfigError for no http address."""
+    url = value or os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
+    source = "base_url" if value else BASE_URL_VARIABLE
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_address = False
     if not is_address or not url.isprintable() or " " in url or parts.query or parts.fragment:
-        raise ConfigError(f"{where}: {url!r} is no address; expected http:// or https://, a host, and perhaps a path")
+        raise ConfigError(f"{source}: {url!r} is no address; expected http:// or https://, a host, and perhaps a path")
     if "@" in parts.netloc:
-        raise ConfigError(f"{where}: holds a user or a password, which the SDK does not send; leave them out")
+        raise ConfigError(f"{source}: holds a user or a password, which the SDK does not send; leave them out")
     return url.rstrip("/")
 
 
 def check_path(path: str) -> None:
-    """Refuse what is no path of a checkpoint.
-
-    Raises:
-        ConfigError: it is none, or the SDK is missing.
-    """
+    """Raise ConfigError where `path` is no path of a checkpoint, or the SDK is missing."""
     require_sdk()
     from tinker import ParsedCheckpointTinkerPath
 
@@ -86,64 +87,35 @@ def check_path(path: str) -> None:
 
 
 def require_sdk() -> None:
-    """Say what is missing where there is no SDK.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Raise ConfigError, with how to install it, where there is no SDK."""
     try:
         import tinker  # noqa: F401 - whether it is there
     except ImportError as error:
         raise ConfigError(f"training needs {error.name}; {install_command('training')}") from None
 
 
-_MOST_DETAIL = 400
-_NOT_FOR_USERS = re.compile(r"^Request failed: (.*) for self\.request_id=.*$", re.DOTALL)
-_REMEDIES: Mapping[int, tuple[str, str]] = {
-    HTTPStatus.UNAUTHORIZED: ("the API key is refused", "check that TINKER_API_KEY holds a key of this service"),
-    HTTPStatus.PAYMENT_REQUIRED: ("billing is not in order", "see the billing page of the service's console"),
-    HTTPStatus.FORBIDDEN: ("the API key may not do this", "use a key of the project that it belongs to"),
-    HTTPStatus.NOT_FOUND: ("there is no such thing", "check its name, and whether it has expired or was deleted"),
-    HTTPStatus.CONFLICT: ("something of this name is there", "choose another name"),
-    HTTPStatus.GONE: ("the service has forgotten it", "make a new client from the last checkpoint"),
-    HTTPStatus.TOO_MANY_REQUESTS: ("too many requests", "wait, or do less at the same time"),
-}
-"""What a status means, and what to do."""
-_OF_THE_DATA = (
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-)
-
-
-def told(error: Exception, what: str, base_url: str, key: SecretStr | None, late: Callable[[], str]) -> GraftlineError:
-    """Return what `error` means, in words of ours.
-
-    Args:
-        error: What the SDK raised.
-        what: What was asked for, as the message begins: `step 3`.
-        base_url: Of the service.
-        key: That is not to be told.
-        late: Says how it is with a service that did not answer in time.
-    """
+def translate_error(
+    error: Exception, subject: str, base_url: str, key: SecretStr | None, explain_timeout: Callable[[], str]
+) -> GraftlineError:
+    """Return what `error` of the SDK means; the message begins with `subject`, and never holds `key`."""
     from tinker import APIConnectionError, APIResponseValidationError, APIStatusError, RequestFailedError
     from tinker import __version__ as version
     from tinker.types import RequestErrorCategory
 
     kind: type[GraftlineError] = TrainingError
     status: int | None = None
-    match _root(error, (APIStatusError, RequestFailedError, APIResponseValidationError, APIConnectionError)):
+    match _cause(error, (APIStatusError, RequestFailedError, APIResponseValidationError, APIConnectionError)):
         case TimeoutError() | CancelledError():
-            text = late()
-        case RequestFailedError() as failed:
-            happened = _shown(_NOT_FOR_USERS.sub(r"\1", failed.message))
-            if failed.category is RequestErrorCategory.User:
-                kind, text = DataError, f"is refused ({happened}); mend what was sent"
+            text = explain_timeout()
+        case RequestFailedError() as failure:
+            reason = _shorten(_NOT_FOR_USERS.sub(r"\1", failure.message))
+            if failure.category is RequestErrorCategory.User:
+                kind, text = DataError, f"is refused ({reason}); mend what was sent"
             else:
-                text = f"failed at {base_url} ({happened}); try again from the last checkpoint"
-        case APIStatusError() as refused:
-            status = refused.status_code
-            kind, text = _refused(refused, base_url)
+                text = f"failed at {base_url} ({reason}); try again from the last checkpoint"
+        case APIStatusError() as response:
+            status = response.status_code
+            kind, text = _explain_status(response, base_url)
         # the first where it is no JSON, though it says that it is
         case JSONDecodeError() | UnicodeDecodeError() | APIResponseValidationError():
             text = (
@@ -153,38 +125,40 @@ def told(error: Exception, what: str, base_url: str, key: SecretStr | None, late
         case APIConnectionError():
             text = f"the connection to {base_url} broke, again and again; check that it runs"
         case _:
-            text = f"the SDK failed with {type(error).__name__} ({_shown(str(error))}); see its log (TINKER_LOG=debug)"
+            text = (
+                f"the SDK failed with {type(error).__name__} ({_shorten(str(error))}); see its log (TINKER_LOG=debug)"
+            )
     if key is not None:
         text = text.replace(key.get_secret_value(), "[secret]")
-    said = kind(f"{what}: {text}")
-    if isinstance(said, TrainingError):
-        said.status = status
-    return said
+    translated = kind(f"{subject}: {text}")
+    if isinstance(translated, TrainingError):
+        translated.status = status
+    return translated
 
 
-def _refused(error: "APIStatusError", base_url: str) -> tuple[type[GraftlineError], str]:
+def _explain_status(error: "APIStatusError", base_url: str) -> tuple[type[GraftlineError], str]:
     status = error.status_code
     detail = error.body.get("detail") if isinstance(error.body, dict) else None
-    said = f"{base_url} answers {status}: {_shown(str(detail or error.message))}"
-    if status in _OF_THE_DATA:
-        return DataError, f"is refused ({said}); mend what was sent"
+    answer = f"{base_url} answers {status}: {_shorten(str(detail or error.message))}"
+    if status in _DATA_STATUSES:
+        return DataError, f"is refused ({answer}); mend what was sent"
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return TrainingError, f"the service failed ({said}); try again later"
-    happened, remedy = _REMEDIES.get(status, ("is refused", "see the documentation of the service"))
-    return TrainingError, f"{happened} ({said}); {remedy}"
+        return TrainingError, f"the service failed ({answer}); try again later"
+    meaning, remedy = _REMEDIES.get(status, ("is refused", "see the documentation of the service"))
+    return TrainingError, f"{meaning} ({answer}); {remedy}"
 
 
-def _root(error: BaseException, known: tuple[type[BaseException], ...]) -> BaseException:
-    """Return the first of `known` among what `error` was raised from, else `error`."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, known):
-        found = found.__cause__
-    return found or error
+def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> BaseException:
+    """Return the first error of `kinds` in the chain of causes of `error`, else `error`."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, kinds):
+        cause = cause.__cause__
+    return cause or error
 
 
-def _shown(text: str) -> str:
-    """Return `text` for one line; of a traceback only what it ends with."""
+def _shorten(text: str) -> str:
+    """Return `text` on one line; of a traceback only its last line."""
     if "Traceback (most recent call last)" in text:
         text = text.strip().splitlines()[-1]
     text = " ".join(text.split())
-    return text if len(text) <= _MOST_DETAIL else f"{text[:_MOST_DETAIL]} ..."
+    return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]} ..."

@@ -49,9 +49,9 @@ class TinkerTrainingConfig(Config):
     dataset: str = ""
     """A file of `graftline trajectories export`, or what `data` makes; below the root."""
     held_out: str = ""
-    """Another one, on which the loss is looked at every `eval_every` steps."""
+    """Another one, on which the loss is taken every `eval_every` steps."""
     answer_tokens: int = Field(default=96, ge=1)
-    """Of an answer that is drawn, at most."""
+    """Of an answer that is sampled, at most."""
     tracking: TrackingSettings = TrackingSettings()
     renderer: str = "role_colon"
     max_tokens: int = Field(default=2048, ge=2)
@@ -78,7 +78,7 @@ class TinkerTrainingConfig(Config):
     """After which the service removes them; the last one of a run that is done stays, for others may follow it."""
     eval_every: int = Field(default=20, ge=1)
     patience: int | None = Field(default=None, ge=1)
-    """Looks at the held-out loss without a better one, after which the run ends early."""
+    """Held-out losses in a row without a better one, after which the run ends early."""
     probe_tolerance: float = Field(default=1e-3, ge=0)
     """By how much the loss of the probe may differ after a checkpoint was loaded, relative to what it was."""
     deadline_s: float = Field(default=600.0, gt=0)
@@ -96,13 +96,13 @@ class TinkerTrainingConfig(Config):
 
     def digests(self, root: Path) -> dict[str, str]:
         """Return SHA-256 of the files that are named, below `root`, by what they are."""
-        named = {"dataset": self.dataset, "held_out": self.held_out}
-        return {what: sha256_file(root / name) for what, name in named.items() if name}
+        files = {"dataset": self.dataset, "held_out": self.held_out}
+        return {kind: sha256_file(root / name) for kind, name in files.items() if name}
 
 
 def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
     """Return what of `config` decides about the weights: not where checkpoints go, nor how long is waited."""
-    left_out = {
+    excluded = {
         "description",
         "save_every",
         "keep_checkpoints",
@@ -118,7 +118,7 @@ def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
         # its files tell what it made
         "data",
     }
-    return config.model_dump(mode="json", exclude=left_out)
+    return config.model_dump(mode="json", exclude=excluded)
 
 
 def config_digest(config: TinkerTrainingConfig) -> str:

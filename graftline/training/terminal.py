@@ -1,4 +1,4 @@
-"""Training as a person sees it at a terminal: its steps, and how it is asked to end."""
+"""Training at a terminal: a bar of its steps, and how a person interrupts it."""
 
 import os
 import signal
@@ -10,17 +10,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from graftline.training.runs import StepMetrics
 
-_SPEED_OF_S = 3600.0
+_SPEED_PERIOD_S = 3600.0
 _ENDS = b"\nends with a checkpoint after the step under way; interrupt again to end at once\n"
 
 
 @contextmanager
-def steps_shown() -> Iterator[Callable[[StepMetrics, int], None]]:
+def step_display() -> Iterator[Callable[[StepMetrics, int], None]]:
     """Give what shows steps: a bar on a terminal, a line for each elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    # a step may take longer than what the time left is usually told from
-    bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=_SPEED_OF_S)
+    # a step may take longer than what the remaining time is usually estimated from
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=_SPEED_PERIOD_S)
     with bar:
         task = bar.add_task("waiting for the first step", total=None)
 
@@ -36,19 +36,19 @@ def steps_shown() -> Iterator[Callable[[StepMetrics, int], None]]:
 
 
 @contextmanager
-def asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Give what says whether this process was told to end; a second interrupt ends it at once."""
-    told = []
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Give what says whether this process is to end; a second interrupt ends it at once."""
+    signals: list[int] = []
 
-    def tell(number: int, _frame: object) -> None:
-        told.append(number)
+    def note(number: int, _frame: object) -> None:
+        signals.append(number)
         # a handler may have interrupted a write of whoever has the stream
         os.write(2, _ENDS)
-        signal.signal(number, before[signal.Signals(number)])
+        signal.signal(number, previous[signal.Signals(number)])
 
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(told)
+        yield lambda: bool(signals)
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

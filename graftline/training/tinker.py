@@ -1,9 +1,9 @@
 """The Tinker service, or a server that speaks its wire, through the Tinker SDK: nothing waits for ever, errors say what to do.
 
-By itself the SDK waits for minutes where nothing answers, for ever where a server dies, and tries again in silence what is
-refused for a while. Here one look at the service comes first, everything has a deadline, and what the SDK raises becomes a
+By itself the SDK waits for minutes where nothing answers, for ever where a server dies, and retries in silence what is
+refused for a while. Here a health check comes first, everything has a deadline, and what the SDK raises becomes a
 `TrainingError`, or a `DataError` where what was sent is at fault. Importing this module does not import the SDK, which takes
-seconds; the server on this machine is `training/local`, what is trained on is made in `datums.py`.
+seconds; the server of this machine is `training/local`.
 """
 
 import json
@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from http.client import HTTPException
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -26,48 +26,56 @@ from graftline.training.sdk import (
     BASE_URL_VARIABLE,
     KEY_ADVICE,
     check_path,
-    checked_key,
-    checked_url,
+    parse_key,
+    parse_url,
     require_sdk,
-    told,
+    translate_error,
 )
-from graftline.training.service import Awaited, Ending
 
 if TYPE_CHECKING:
-    from tinker import APIFuture, Checkpoint, RestClient, SamplingClient, ServiceClient, TrainingClient
+    from tinker import APIFuture, RestClient, ServiceClient, TrainingClient
+    from tinker import SamplingClient as SamplingClient
     from tinker.types import (
         ExternalWeightsUrlsResponse,
         GetServerCapabilitiesResponse,
         TrainingRun,
-        TrainingRunsResponse,
         WeightsInfoResponse,
     )
 
 logger = logging.getLogger(__name__)
 
+Ending = Literal["success", "errored", "interrupted"]
 _TELEMETRY = "TINKER_TELEMETRY"
 _HEALTH = "/api/v1/healthz"
-_COMPUTED_WITH = ("precision", "device")
-_MOST_HEALTH_BYTES = 65_536
-_LOOK_S = 2.0
+_MAX_HEALTH_BYTES = 65_536
+_HEALTH_CHECK_S = 2.0
 _CLOSE_S = 10.0
-_PAGE = 100
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class ResultFuture(Protocol[_T_co]):
+    """The future of a call: of the SDK, or of the standard library."""
+
+    def result(self, timeout: float | None = None) -> _T_co: ...
 
 
 class TinkerSDKClient:
-    """What is asked of one service with one key; making it sends nothing.
+    """The port `training_client`: one service, asked with one key. Making it sends nothing.
+
+    A loss, however poor, is a result. Its methods raise `ConfigError` where there is no key or a path is no path of a
+    checkpoint, `DataError` where the service refuses what was sent, and `TrainingError` where it fails or does not answer
+    within the deadline, with `status` 404 where there is no such checkpoint.
 
     Args:
         api_key: None for that of `TINKER_API_KEY`; an empty one is no key.
         base_url: None for that of `TINKER_BASE_URL`, or else of the hosted service.
-        deadline_s: how long anything may take, where nothing else is said.
-        telemetry: the SDK sends errors with their stack traces to the service unless `TINKER_TELEMETRY` is `0`, which it
-            becomes for the whole process when a client is made and nothing else is set; true leaves the variable alone.
-        project_id: of the hosted service; None for that of `TINKER_PROJECT_ID`.
+        deadline_s: How long any answer may take.
+        telemetry: The SDK sends errors with their stack traces to the service unless `TINKER_TELEMETRY` is `0`, which a
+            client sets for the whole process where nothing else is set; true leaves the variable alone.
 
     Raises:
-        ConfigError: the key has the wrong shape; `base_url` is no http address; the deadline is not above 0.
+        ConfigError: The key has the wrong shape; `base_url` is no http address; the deadline is not above 0.
     """
 
     def __init__(
@@ -77,13 +85,12 @@ class TinkerSDKClient:
         *,
         deadline_s: float = 600.0,
         telemetry: bool = False,
-        project_id: str | None = None,
     ) -> None:
-        self._key = checked_key(api_key)
-        self._base_url = checked_url(base_url)
+        self._key = parse_key(api_key)
+        self._base_url = parse_url(base_url)
         if not deadline_s > 0:
             raise ConfigError(f"deadline_s is {deadline_s:g}, but nothing is done in no time; give seconds above 0")
-        self._deadline_s, self._project_id = deadline_s, project_id
+        self._deadline_s = deadline_s
         self._service: ServiceClient | None = None
         self._lock = threading.Lock()
         if not telemetry:
@@ -96,11 +103,6 @@ class TinkerSDKClient:
     def is_available(self) -> bool:
         """Whether there is a key; nothing is asked of the service."""
         return self._key is not None
-
-    @property
-    def api_key(self) -> SecretStr | None:
-        """The key, for what talks to the same service by itself."""
-        return self._key
 
     @property
     def base_url(self) -> str:
@@ -119,26 +121,26 @@ class TinkerSDKClient:
             self.close("errored" if issubclass(kind, Exception) else "interrupted")
 
     def close(self, ending: Ending = "success") -> None:
-        """End the session, if there is one; that it cannot be ended is logged, for the service ends silent ones itself."""
+        """End the session, if there is one; a failure is only logged, for the service ends silent sessions itself."""
         with self._lock:
             service, self._service = self._service, None
         if service is None:
             return
         try:
-            self.result(_in_thread(lambda: service.close(ending).result(_CLOSE_S)), "ending the session", _CLOSE_S)
+            self.result(_run_in_thread(lambda: service.close(ending).result(_CLOSE_S)), "ending the session", _CLOSE_S)
         except GraftlineError as error:
             logger.warning("%s", error)
 
     def preflight(self) -> None:
-        """Look whether a service answers at all; two seconds at most, and the key is not sent.
+        """Check within two seconds that a service answers at all; the key is not sent.
 
         Raises:
-            TrainingError: none does, or it is ill.
+            TrainingError: No service answers, or it is ill.
         """
         try:
-            status = _in_thread(lambda: _status_of(self._base_url + _HEALTH)).result(_LOOK_S)
+            status, _ = _run_in_thread(lambda: _get(self._base_url + _HEALTH)).result(_HEALTH_CHECK_S)
         except TimeoutError:
-            why = f"does not answer within {_LOOK_S:g} s"
+            why = f"does not answer within {_HEALTH_CHECK_S:g} s"
         except URLError as error:
             why = f"cannot be reached ({error.reason})"
         except (OSError, HTTPException) as error:
@@ -155,16 +157,8 @@ class TinkerSDKClient:
             " tinker serve`"
         )
 
-    def result(self, future: Awaited[_T], what: str, deadline_s: float | None = None) -> _T:
-        """Return what `future` comes to, within `deadline_s`.
-
-        Args:
-            what: what was asked for, as the message of an error begins: `step 3`.
-
-        Raises:
-            DataError: what was sent is refused.
-            TrainingError: it is not there in time, or the service refuses or fails.
-        """
+    def result(self, future: ResultFuture[_T], subject: str, deadline_s: float | None = None) -> _T:
+        """Return the result of `future` within `deadline_s`; messages of errors begin with `subject`, such as `step 3`."""
         limit_s = self._deadline_s if deadline_s is None else deadline_s
         try:
             return future.result(limit_s)
@@ -172,7 +166,9 @@ class TinkerSDKClient:
             raise
         except Exception as error:
             # the request that the SDK's errors carry has the key in its headers
-            raise told(error, what, self._base_url, self._key, lambda: self._late(limit_s)) from None
+            raise translate_error(
+                error, subject, self._base_url, self._key, lambda: self._explain_timeout(limit_s)
+            ) from None
 
     def create_training_client(
         self,
@@ -184,148 +180,116 @@ class TinkerSDKClient:
         train_unembed: bool = True,
         user_metadata: Mapping[str, str] | None = None,
     ) -> "TrainingClient":
-        """Return a client of a new adapter on `base_model`; like all that follow, it raises what `result` does.
-
-        Raises:
-            ConfigError: there is no key, or nothing to train.
-        """
+        """Return a client of a new adapter on `base_model`; ConfigError where nothing is to be trained."""
         if not (train_mlp or train_attn or train_unembed):
             raise ConfigError("train_mlp, train_attn and train_unembed are all false; one of them has to be trained")
-        return self._asked(
+        return self._call(
             f"creating an adapter on {base_model!r}",
             lambda: self._sessions().create_lora_training_client(
-                base_model, rank, seed, train_mlp, train_attn, train_unembed, _plain(user_metadata)
+                base_model, rank, seed, train_mlp, train_attn, train_unembed, dict(user_metadata or {}) or None
             ),
         )
 
     def from_state(
         self, path: str, with_optimizer: bool = True, user_metadata: Mapping[str, str] | None = None
     ) -> "TrainingClient":
-        """Return a client of a new run that goes on from the checkpoint at `path`.
-
-        Raises:
-            ConfigError: there is no key, or `path` is no path of a checkpoint.
-        """
+        """Return a client of a new run that resumes from the checkpoint at `path`."""
         check_path(path)
+        metadata = dict(user_metadata or {}) or None
 
         def load() -> "APIFuture[TrainingClient]":
             service = self._sessions()
-            # one that is not there is told as that here; to load it would be a refused call like any other
+            # a missing checkpoint gets status 404 here; loading it would be a refused call like any other
             self._rest().get_weights_info_by_tinker_path(path).result(self._deadline_s)
             if with_optimizer:
-                return service.create_training_client_from_state_with_optimizer(
-                    path, user_metadata=_plain(user_metadata)
-                )
-            return service.create_training_client_from_state(path, user_metadata=_plain(user_metadata))
+                return service.create_training_client_from_state_with_optimizer(path, user_metadata=metadata)
+            return service.create_training_client_from_state(path, user_metadata=metadata)
 
-        return self._asked(f"loading {path}", load)
+        return self._call(f"loading {path}", load)
 
     def sampling_client(self, model_path: str | None = None, base_model: str | None = None) -> "SamplingClient":
-        """Return a client that samples from the checkpoint at `model_path`, or from `base_model` itself.
-
-        Raises:
-            ConfigError: there is no key, or neither is given, or `model_path` is no path of a checkpoint.
-        """
+        """Return a client that samples from the checkpoint at `model_path`, or from `base_model` itself."""
         if model_path is not None:
             check_path(model_path)
         elif base_model is None:
             raise ConfigError("neither model_path nor base_model says what to sample from; give one of them")
-        return self._asked(
+        return self._call(
             f"sampling from {model_path or base_model}",
             lambda: self._sessions().create_sampling_client(model_path=model_path, base_model=base_model),
         )
 
     def training_run(self, run_id: str) -> "TrainingRun":
         """Return what the service knows of a run."""
-        return self._asked(f"looking up run {run_id}", lambda: self._rest().get_training_run(run_id))
-
-    def training_runs(self) -> "list[TrainingRun]":
-        """Return all runs of this key."""
-        found: list[TrainingRun] = []
-
-        def following() -> "APIFuture[TrainingRunsResponse]":
-            return self._rest().list_training_runs(_PAGE, len(found))
-
-        while True:
-            page = self._asked("listing runs", following)
-            found += page.training_runs
-            if not page.training_runs or len(found) >= page.cursor.total_count:
-                return found
-
-    def checkpoints(self, run_id: str) -> "list[Checkpoint]":
-        """Return the checkpoints of a run."""
-        listed = self._asked(f"listing checkpoints of {run_id}", lambda: self._rest().list_checkpoints(run_id))
-        return listed.checkpoints
+        return self._call(f"looking up run {run_id}", lambda: self._rest().get_training_run(run_id))
 
     def weights_info(self, path: str) -> "WeightsInfoResponse":
-        """Return what a checkpoint is of: its model, its rank, and what is trained."""
-        check_path(path)
-        return self._asked(f"looking up {path}", lambda: self._rest().get_weights_info_by_tinker_path(path))
+        """Return the model and the shape of the adapter in a checkpoint."""
+        return self._call_on(path, "looking up", lambda: self._rest().get_weights_info_by_tinker_path(path))
 
     def external_urls(self, path: str) -> "ExternalWeightsUrlsResponse":
-        """Return an address for every file of an export, signed and good for a while."""
-        check_path(path)
-        return self._asked(f"asking for the files of {path}", lambda: self._rest().get_external_weights_urls(path))
+        """Return a signed address for every file of an export, valid for a while."""
+        return self._call_on(path, "asking for the files of", lambda: self._rest().get_external_weights_urls(path))
 
     def delete_checkpoint(self, path: str) -> None:
         """Delete a checkpoint, for ever."""
-        check_path(path)
-        self._asked(f"deleting {path}", lambda: self._rest().delete_checkpoint_from_tinker_path(path))
+        self._call_on(path, "deleting", lambda: self._rest().delete_checkpoint_from_tinker_path(path))
 
     def set_ttl(self, path: str, seconds: int | None) -> None:
         """Have a checkpoint deleted after `seconds` from now; None keeps it."""
-        check_path(path)
-        self._asked(
-            f"setting the time to live of {path}",
+        self._call_on(
+            path,
+            "setting the time to live of",
             lambda: self._rest().set_checkpoint_ttl_from_tinker_path(path, seconds),
         )
 
     def capabilities(self) -> "GetServerCapabilitiesResponse":
         """Return which models the service has."""
-        return self._asked("asking which models there are", lambda: self._rest().get_server_capabilities())
+        return self._call("asking which models there are", lambda: self._rest().get_server_capabilities())
 
     def computed_with(self) -> dict[str, str]:
-        """Return the precision and the device that the service says it computes with; a hosted one says neither."""
+        """Return the `precision` and the `device` that the service says it computes with; a hosted one says neither."""
         try:
-            said = json.loads(_in_thread(lambda: _content_of(self._base_url + _HEALTH)).result(_LOOK_S))
+            health: Any = json.loads(_run_in_thread(lambda: _get(self._base_url + _HEALTH)).result(_HEALTH_CHECK_S)[1])
         except (OSError, HTTPException, ValueError):
             return {}
-        told = said if isinstance(said, dict) else {}
-        return {name: told[name] for name in _COMPUTED_WITH if isinstance(told.get(name), str)}
+        values = health if isinstance(health, dict) else {}
+        return {name: values[name] for name in ("precision", "device") if isinstance(values.get(name), str)}
 
-    def _asked(self, what: str, submit: "Callable[[], APIFuture[_T]]") -> _T:
-        """Return what `submit` asks for; also where the SDK blocks before it hands out a future."""
+    def _call_on(self, path: str, verb: str, submit: "Callable[[], APIFuture[_T]]") -> _T:
+        check_path(path)
+        return self._call(f"{verb} {path}", submit)
+
+    def _call(self, subject: str, submit: "Callable[[], APIFuture[_T]]") -> _T:
+        """Return the result of what `submit` sends, in time even where the SDK blocks before it hands out a future."""
         if self._key is None:
-            raise ConfigError(f"{what}: there is no API key; {KEY_ADVICE}")
+            raise ConfigError(f"{subject}: there is no API key; {KEY_ADVICE}")
         require_sdk()
         self.preflight()
 
-        def ask() -> _T:
+        def send() -> _T:
             future = submit()
             try:
                 return future.result(self._deadline_s)
             finally:
-                # without this the SDK goes on trying; what is done does not mind
+                # without this the SDK goes on trying; a future that is done does not mind
                 future.future().cancel()
 
-        return self.result(_in_thread(ask), what)
+        return self.result(_run_in_thread(send), subject)
 
     def _sessions(self) -> "ServiceClient":
         from tinker import ServiceClient
 
-        assert self._key is not None  # `_asked` looks
+        assert self._key is not None  # `_call` checks
         with self._lock:
             if self._service is None:
-                self._service = ServiceClient(
-                    project_id=self._project_id, base_url=self._base_url, api_key=self._key.get_secret_value()
-                )
+                self._service = ServiceClient(base_url=self._base_url, api_key=self._key.get_secret_value())
             return self._service
 
     def _rest(self) -> "RestClient":
         # `RestClient()` makes its connection under a lock of the process: one service that hangs would hold up all others
         return self._sessions()._rest_client()
 
-    def _late(self, limit_s: float) -> str:
+    def _explain_timeout(self, limit_s: float) -> str:
         text = f"is not done after {limit_s:g} s"
         try:
             self.preflight()
@@ -337,40 +301,27 @@ class TinkerSDKClient:
         )
 
 
-def _in_thread(do: Callable[[], _T]) -> "Future[_T]":
-    """Return the outcome of `do`, which a thread comes to that nobody has to wait for, not even the end of the process."""
-    found: Future[_T] = Future()
+def _run_in_thread(function: Callable[[], _T]) -> "Future[_T]":
+    """Return the future result of `function` in a thread that nothing waits for, not even the end of the process."""
+    future: Future[_T] = Future()
 
     def work() -> None:
         try:
-            found.set_result(do())
+            future.set_result(function())
         except BaseException as error:
-            found.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=work, name="tinker", daemon=True).start()
-    return found
+    return future
 
 
-def _status_of(url: str) -> int:
+def _get(url: str) -> tuple[int, bytes]:
+    """Return the status and the body of an answer; the body of an error is empty."""
     try:
-        with urlopen(_request(url), timeout=_LOOK_S) as answer:
-            status: int = answer.status
-            return status
+        # proxies of services refuse the name that Python gives itself
+        request = Request(url, headers={"User-Agent": "graftline"})
+        with urlopen(request, timeout=_HEALTH_CHECK_S) as response:
+            return int(response.status), bytes(response.read(_MAX_HEALTH_BYTES))
     except HTTPError as error:
         error.close()
-        return error.code
-
-
-def _content_of(url: str) -> bytes:
-    with urlopen(_request(url), timeout=_LOOK_S) as answer:
-        content: bytes = answer.read(_MOST_HEALTH_BYTES)
-        return content
-
-
-def _request(url: str) -> Request:
-    # proxies of services refuse the name that Python gives itself
-    return Request(url, headers={"User-Agent": "graftline"})
-
-
-def _plain(user_metadata: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if user_metadata is None else dict(user_metadata)
+        return error.code, b""

@@ -1,7 +1,7 @@
-"""The figures of a training run, shown elsewhere while it goes on: in Weights & Biases, and in TensorBoard.
+"""The metrics of a training run, shown elsewhere while it goes on: in Weights & Biases, and in TensorBoard.
 
-A tracker never ends a run. One that fails, for want of a network, a key or its library, is told of once and left alone from
-then on; what a run comes to is known without it, for `training.runs` has every step.
+A tracker never ends a run. One that fails, for want of a network, a key or its library, is warned of once and left alone from
+then on; the result of a run is known without it, for `training.runs` has every step.
 """
 
 import json
@@ -25,9 +25,14 @@ from graftline.datasets.wandb_run import KEY, SERVER, environment_of
 
 logger = logging.getLogger(__name__)
 
+_WANDB_END_S = 120
+"""For what is yet to be sent when a run has ended."""
+_PIPE_BYTES = 1 << 20
+"""Of steps that wait while wandb begins: some thousands."""
+
 
 class TrackingSettings(Config):
-    """Where the figures of a run are shown; nowhere but here if nothing is given."""
+    """Where the metrics of a run are shown; nowhere but here by default."""
 
     wandb: str = ""
     """A project of Weights & Biases."""
@@ -37,50 +42,46 @@ class TrackingSettings(Config):
 
 
 class Tracker(Protocol):
-    """Takes the figures of one attempt at a run; all of it may fail in any way."""
+    """Takes the metrics of one attempt at a run; all of it may fail in any way."""
 
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take the figures of a step."""
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        """Take what the whole run comes to."""
-
+    def step(self, step: int, metrics: Mapping[str, float]) -> None: ...
+    def summary(self, values: Mapping[str, Any]) -> None: ...
     def close(self, is_whole: bool) -> None:
-        """Send what is left; `is_whole` says whether the attempt ended by itself."""
+        """Send the rest; `is_whole` says whether the attempt ended by itself."""
 
 
 class Trackers:
     """Those of an attempt that have not failed yet."""
 
     def __init__(self) -> None:
-        self._going: dict[str, Tracker] = {}
+        self._active: dict[str, Tracker] = {}
 
-    def begin(self, name: str, opened: Callable[[], Tracker]) -> None:
-        """Have one more take what comes."""
+    def add(self, name: str, open_tracker: Callable[[], Tracker]) -> None:
+        """Open one more."""
         try:
-            self._going[name] = opened()
+            self._active[name] = open_tracker()
         except Exception as error:  # of libraries that are not ours
             _warn(name, error)
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show the figures of a step; those of an attempt go upwards by step."""
-        self._each(lambda tracker: tracker.step(step, metrics))
+        """Show the metrics of a step; those of an attempt go upwards by step."""
+        self._call_each(lambda tracker: tracker.step(step, metrics))
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Show what the whole run comes to."""
-        self._each(lambda tracker: tracker.summary(values))
+        """Show the results of the whole run."""
+        self._call_each(lambda tracker: tracker.summary(values))
 
     def close(self, is_whole: bool) -> None:
-        """Have all of them send what is left."""
-        self._each(lambda tracker: tracker.close(is_whole))
-        self._going.clear()
+        """Have all of them send the rest."""
+        self._call_each(lambda tracker: tracker.close(is_whole))
+        self._active.clear()
 
-    def _each(self, tell: Callable[[Tracker], None]) -> None:
-        for name, tracker in [*self._going.items()]:
+    def _call_each(self, call: Callable[[Tracker], None]) -> None:
+        for name, tracker in [*self._active.items()]:
             try:
-                tell(tracker)
+                call(tracker)
             except Exception as error:
-                del self._going[name]
+                del self._active[name]
                 _warn(name, error)
 
 
@@ -93,25 +94,24 @@ def open_trackers(
     root: Path = Path(),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Trackers]:
-    """Yield what takes the figures of an attempt at a run; a later attempt of the same name and folder goes on there.
+    """Yield the trackers of an attempt at a run; a later attempt of the same name and folder resumes there.
 
     Args:
-        settings: Which trackers.
         run_id: Of the run, which is also what W&B knows it by.
-        config: What W&B shows beside the figures.
+        config: What W&B shows beside the metrics.
         folder: What trackers write is below it.
         root: Whose `.env` a key may stand in.
         environment: That of this process if it is None.
     """
-    known = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     trackers = Trackers()
     if settings.tensorboard:
-        trackers.begin("TensorBoard", lambda: TensorBoardTracker(folder / "tensorboard"))
+        trackers.add("TensorBoard", lambda: TensorBoardTracker(folder / "tensorboard"))
     if settings.wandb:
         about = {"project": settings.wandb, "id": run_id, "name": run_id, "config": dict(config)}
-        trackers.begin(
+        trackers.add(
             "W&B",
-            lambda: WandbTracker(settings.wandb_mode, about, folder, open_secrets(known, root), known),
+            lambda: WandbTracker(settings.wandb_mode, about, folder, open_secrets(variables, root), variables),
         )
     try:
         yield trackers
@@ -126,7 +126,10 @@ def _warn(name: str, error: Exception) -> None:
 
 
 class TensorBoardTracker:
-    """Adds a file of events to `folder`, which is that of a run: every attempt has a file of its own."""
+    """Adds a file of events to `folder`, which is that of a run: every attempt has a file of its own.
+
+    `torch.utils.tensorboard` writes the same files by the same writer, but needs torch, which training on the service does not.
+    """
 
     def __init__(self, folder: Path) -> None:
         if find_spec("tensorboard") is None:
@@ -146,35 +149,27 @@ class TensorBoardTracker:
             self._has_begun = True
         values = [self._summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
         self._writer.add_event(self._event(wall_time=time(), step=step, summary=self._summary(value=values)))
-        # who looks sees it at once, and it is there after `kill -9`
+        # seen at once by whoever looks, and there after `kill -9`
         self._writer.flush()
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Leave it out: TensorBoard has figures of steps only."""
+        """Leave it out: TensorBoard has metrics of steps only."""
 
     def close(self, is_whole: bool) -> None:
         self._writer.close()
 
 
-logger = logging.getLogger(__name__)
-
-_PATIENCE_S = 120
-"""For what is left to be sent when a run has ended."""
-_PIPE_BYTES = 1 << 20
-"""Of steps that wait while wandb begins: some thousands."""
-
-
 class WandbTracker:
-    """A run of W&B that goes on where an earlier attempt at the same run got to."""
+    """A run of W&B, through a process of its own (`training.wandb_run`), that resumes an earlier attempt at the same run.
+
+    wandb may wait for its server for as long as it likes there: a step is a line in a pipe, and the end is waited for with
+    patience that ends.
+    """
 
     def __init__(
         self, mode: str, about: Mapping[str, Any], folder: Path, secrets: Secrets, environment: Mapping[str, str]
     ) -> None:
-        """Begin it; `about` is what `wandb.init` is told of the run.
-
-        Raises:
-            ConfigError: wandb is missing, or there is no key for it.
-        """
+        """Begin it; `about` is what `wandb.init` gets of the run. ConfigError where wandb is missing, or its key."""
         if find_spec("wandb") is None:
             raise ConfigError(f"wandb is missing; {install_command('wandb')}")
         key = secrets.require(KEY, "wandb_mode online").get_secret_value() if mode == "online" else None
@@ -194,51 +189,47 @@ class WandbTracker:
         )
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._tell({"mode": mode, "folder": str(folder), "about": dict(about)})
+        self._send({"mode": mode, "folder": str(folder), "about": dict(about)})
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._tell({"step": step, "metrics": dict(metrics)})
+        self._send({"step": step, "metrics": dict(metrics)})
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        self._tell({"summary": dict(values)})
+        self._send({"summary": dict(values)})
 
     def close(self, is_whole: bool) -> None:
-        self._tell({"is_whole": is_whole})
-        logger.info("wandb %s: %s", self._mode, self._answer()["run"])
+        self._send({"is_whole": is_whole})
+        logger.info("wandb %s: %s", self._mode, self._finish()["run"])
 
-    def _tell(self, what: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         try:
-            os.write(self._process.stdin.fileno(), json.dumps(what).encode() + b"\n")
+            os.write(self._process.stdin.fileno(), json.dumps(message).encode() + b"\n")
         except BrokenPipeError:
-            self._answer()
+            self._finish()
         except BlockingIOError:
             self._end()
             raise BoundaryError(f"wandb {self._mode}: does not read what it is told; check {SERVER}") from None
 
-    def _answer(self) -> dict[str, str]:
-        """Return what the process says at its end.
-
-        Raises:
-            BoundaryError: it says that wandb or its server failed, or nothing in time.
-        """
+    def _finish(self) -> dict[str, str]:
+        """Return the last words of the process; BoundaryError where wandb or its server failed, or nothing comes in time."""
         try:
-            said, _ = self._process.communicate(timeout=_PATIENCE_S)
+            output, _ = self._process.communicate(timeout=_WANDB_END_S)
         except subprocess.TimeoutExpired:
             raise BoundaryError(
-                f"wandb {self._mode}: has not sent everything within {_PATIENCE_S} s; `wandb sync` sends what is below"
+                f"wandb {self._mode}: has not sent everything within {_WANDB_END_S} s; `wandb sync` sends what is below"
                 f" {self._folder}"
             ) from None
         finally:
             self._end()
-        *_, last = ("", *said.decode("utf-8", "replace").splitlines())
+        *_, last = ("", *output.decode("utf-8", "replace").splitlines())
         try:
             answer: dict[str, str] = json.loads(last)
         except ValueError:
             answer = {"error": f"its process ended with {self._process.returncode}"}
         if "error" in answer:
-            told = self._secrets.redact(answer["error"])
-            raise BoundaryError(f"wandb {self._mode}: {told}; check {KEY}, {SERVER} and tracking.wandb")
+            reason = self._secrets.redact(answer["error"])
+            raise BoundaryError(f"wandb {self._mode}: {reason}; check {KEY}, {SERVER} and tracking.wandb")
         return answer
 
     def _end(self) -> None:

@@ -21,15 +21,15 @@ def main() -> None:
     print(f"\n{json.dumps(answer)}")
 
 
-def _follow(told: Iterable[dict[str, Any]]) -> dict[str, str]:
-    told = iter(told)
-    first = next(told)
+def _follow(messages: Iterable[dict[str, Any]]) -> dict[str, str]:
+    messages = iter(messages)
+    first = next(messages)
     is_online = first["mode"] == "online"
     # a run on disk cannot be gone on with: each attempt is one, and `wandb sync` puts them together
     resume = {"resume": "allow"} if is_online else {}
     run = begin_run(first["mode"], first["folder"], **first["about"], job_type="training", **resume)
     next_step, exit_code = run.step, 1
-    for line in told:
+    for line in messages:
         # W&B takes no step twice, and one that is taken again comes out the same
         if "step" in line and line["step"] >= next_step:
             run.log(line["metrics"], step=line["step"])
@@ -37,9 +37,9 @@ def _follow(told: Iterable[dict[str, Any]]) -> dict[str, str]:
         if "is_whole" in line:
             exit_code = 0 if line["is_whole"] else 1
             break
-    where = run.url if is_online else run.dir.removesuffix("/files")
+    location = run.url if is_online else run.dir.removesuffix("/files")
     run.finish(exit_code=exit_code)
-    return {"run": where or run.id}
+    return {"run": location or run.id}
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ pytest.importorskip("peft", reason=EXTRA)
 import numpy as np
 import pyrage
 import tinker
-import torch
 import zstandard
 from tinker import types
 from tinker.cli.__main__ import main_cli as tinker_command
@@ -216,12 +215,6 @@ def asked(tokenizer: Any, question: str = CHATS[0][0]) -> types.ModelInput:
 # what every client does
 
 
-def test_the_server_says_what_it_has(rest: tinker.RestClient, server: StartedServer) -> None:
-    [model] = rest.get_server_capabilities().result(TIMEOUT_S).supported_models
-
-    assert (model.model_name, model.max_context_length) == (server.model, 2048)
-
-
 def test_a_run_says_what_it_is(trained: Trained, server: StartedServer) -> None:
     info = trained.client.get_info()
 
@@ -301,23 +294,6 @@ def test_samplers_in_flight_follow_the_weights_that_were_published_last(
     assert len(rest.list_checkpoints(run_id).result(TIMEOUT_S).checkpoints) == 2
 
 
-def test_logprobs_of_what_was_sampled_are_those_that_training_sees(
-    new_client: Callable[..., tinker.TrainingClient],
-) -> None:
-    run = new_client()
-    step(run, [numbers(20)])
-    client = run.save_weights_and_get_sampling_client().result(TIMEOUT_S)
-
-    params = types.SamplingParams(max_tokens=9, temperature=1.0, seed=2, stop=[])
-    [found] = client.sample(types.ModelInput.from_ints([30, 40, 50]), 1, params).result(TIMEOUT_S).sequences
-
-    tokens = [30, 40, 50, *found.tokens]
-    datum = types.Datum(
-        model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs={"target_tokens": np.array(tokens[1:])}
-    )
-    assert logprobs(run, [datum])[0][2:] == pytest.approx(found.logprobs, abs=1e-4)
-
-
 def test_the_most_probable_tokens_are_told_with_their_logprobs(trained: Trained) -> None:
     client = trained.client.save_weights_and_get_sampling_client().result(TIMEOUT_S)
     prompt = asked(trained.tokenizer)
@@ -358,35 +334,6 @@ def rewarded(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> lis
         )
         for number, (datum, sampled) in enumerate(zip(batch, found, strict=True))
     ]
-
-
-@pytest.mark.parametrize(
-    ("loss", "options"),
-    [
-        ("importance_sampling", None),
-        ("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
-        ("cispo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
-        ("dro", {"beta": 0.05}),
-        ("gspo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
-    ],
-)
-def test_rewarded_tokens_become_more_probable(
-    new_client: Callable[..., tinker.TrainingClient], loss: Any, options: Any
-) -> None:
-    run, batch = new_client(), [numbers(12, 1), numbers(12, 2)]
-    step(run, batch)
-    rows = rewarded(run, batch)
-
-    found = run.forward_backward(rows, loss, options)
-    run.optim_step(types.AdamParams(learning_rate=1e-3)).result(TIMEOUT_S)
-
-    # where p is q, ratios are 1, so the advantages of 12 tokens each cancel out; in the other losses so do p
-    before = [row.loss_fn_inputs["logprobs"].tolist() for row in rows]
-    by_hand = 0.0 if loss in ("importance_sampling", "ppo", "gspo") else sum(before[0]) - sum(before[1])
-    assert found.result(TIMEOUT_S).metrics["loss:sum"] == pytest.approx(by_hand, abs=1e-2)
-    after = logprobs(run, batch)
-    assert sum(after[0]) < sum(before[0])
-    assert sum(after[1]) > sum(before[1])
 
 
 def named(prompt: types.ModelInput, sequence: types.SampledSequence, sequence_id: str, advantage: float) -> types.Datum:
@@ -448,26 +395,6 @@ def test_what_was_not_recorded_is_refused_and_steps_go_on(new_client: Callable[.
     assert step(run, batch) < first
 
 
-def test_a_loss_of_the_client_has_the_gradient_of_ours(new_client: Callable[..., tinker.TrainingClient]) -> None:
-    def negated(data: list[types.Datum], found: list[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
-        loss = -sum(
-            (one * datum.loss_fn_inputs["weights"].to_torch()).sum() for datum, one in zip(data, found, strict=True)
-        )
-        return loss, {"mine": float(loss.detach())}
-
-    ours, theirs, batch = new_client(), new_client(), [numbers(12, 1), numbers(7, 2)]
-    for run in (ours, theirs):
-        step(run, batch)
-
-    expected = step(ours, batch)
-    metrics = theirs.forward_backward_custom(batch, negated).result(TIMEOUT_S).metrics
-    theirs.optim_step(types.AdamParams(learning_rate=5e-3)).result(TIMEOUT_S)
-
-    assert metrics["mine"] == pytest.approx(expected, rel=1e-5)
-    for found, wanted in zip(logprobs(theirs, batch), logprobs(ours, batch), strict=True):
-        assert found == pytest.approx(wanted, abs=1e-3)
-
-
 def test_a_big_batch_is_answered_in_the_order_it_was_sent(new_client: Callable[..., tinker.TrainingClient]) -> None:
     # the SDK sends 1,024 at most at a time, the pieces in parallel
     big = [numbers(2 + seed % 3, seed, weight=float(seed in (0, 1499))) for seed in range(1500)]
@@ -509,24 +436,6 @@ def test_two_clients_at_once_train_as_each_would_alone(server: StartedServer) ->
 # checkpoints
 
 
-def test_a_run_goes_on_from_its_checkpoint(
-    new_client: Callable[..., tinker.TrainingClient], service: tinker.ServiceClient
-) -> None:
-    run = new_client()
-    for number in range(3):
-        step(run, batch_of(number))
-    path = run.save_state("step-000003").result(TIMEOUT_S).path
-
-    exact = service.create_training_client_from_state_with_optimizer(path).result(TIMEOUT_S)
-    anew = service.create_training_client_from_state(path).result(TIMEOUT_S)
-
-    losses = [[step(client, batch_of(number)) for number in (3, 4, 5)] for client in (run, exact, anew)]
-    assert losses[1] == losses[0]
-    # the weights are the same, but the optimizer begins anew
-    assert losses[2][0] == losses[0][0]
-    assert losses[2][1:] != losses[0][1:]
-
-
 def test_a_run_there_is_takes_a_checkpoint_in(new_client: Callable[..., tinker.TrainingClient]) -> None:
     run = new_client()
     step(run, batch_of(0))
@@ -537,22 +446,6 @@ def test_a_run_there_is_takes_a_checkpoint_in(new_client: Callable[..., tinker.T
         run.load_state_with_optimizer(path).result(TIMEOUT_S)
 
     assert [step(run, batch_of(number)) for number in (1, 2)] == expected
-
-
-def test_a_name_is_given_once_unless_it_is_to_be_overwritten(
-    new_client: Callable[..., tinker.TrainingClient], server: StartedServer
-) -> None:
-    run = new_client()
-    path = run.save_state("last").result(TIMEOUT_S).path
-    before = weights(server, path)
-    step(run, batch_of(0))
-
-    with pytest.raises(tinker.RequestFailedError, match="exists already; choose another name, or ask to overwrite it"):
-        run.save_state("last").result(TIMEOUT_S)
-    assert weights(server, path) == before
-    run.save_state("last", overwrite=True).result(TIMEOUT_S)
-
-    assert weights(server, path)["adapter_model.safetensors"] != before["adapter_model.safetensors"]
 
 
 def test_what_the_server_keeps_is_listed_and_described(
@@ -629,20 +522,6 @@ def fetched(url: str) -> tuple[int, bytes]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
-
-
-def test_an_adapter_is_downloaded_by_signed_addresses_without_a_key(
-    trained: Trained, rest: tinker.RestClient, server: StartedServer
-) -> None:
-    path = trained.client.save_weights_external("fetched", ttl_seconds=3600).result(TIMEOUT_S).path
-
-    urls = rest.get_external_weights_urls(path).result(TIMEOUT_S).urls
-
-    written = weights(server, path)
-    del written["_meta.json"]
-    assert {name: fetched(url) for name, url in urls.items()} == {name: (200, text) for name, text in written.items()}
-    assert {"adapter_model.safetensors", "adapter_config.json"} <= {*urls}
-    assert "optimizer.safetensors" not in urls
 
 
 def test_an_address_that_was_changed_or_has_expired_is_refused(
@@ -752,55 +631,6 @@ def test_what_is_packed_far_too_tightly_is_refused(server: StartedServer) -> Non
         400,
         f"the body is larger than {256 << 20} bytes; send fewer datums at a time",
     )
-
-
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"sampling_params": types.SamplingParams(max_tokens=4000)}, "together more than the 2048 of tiny-qwen3"),
-        ({"prompt": types.ModelInput.from_ints([5, 5000])}, "the prompt: token 5000 is not one of the 1088"),
-        ({"sampling_params": types.SamplingParams(max_tokens=1, top_p=2.0)}, "top_p 2.0; 0 or more"),
-        ({"prompt_alt_tokens_k": 2}, "prompt_alt_tokens_k is not offered by this backend; leave it out"),
-    ],
-)
-def test_what_cannot_be_sampled_is_refused(
-    service: tinker.ServiceClient, server: StartedServer, how: Mapping[str, Any], message: str
-) -> None:
-    client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
-    given = {"prompt": types.ModelInput.from_ints([5]), "sampling_params": types.SamplingParams(max_tokens=1)}
-
-    with pytest.raises(tinker.BadRequestError, match=message):
-        client.sample(num_samples=1, **{**given, **how}).result(TIMEOUT_S)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rank": 600}, "rank is 600, but 1 to 512 was expected"),
-        ({"base_model": "llama"}, "base model 'llama' is not served here; 'tiny-qwen3' is"),
-    ],
-)
-def test_an_adapter_that_cannot_be_is_refused(
-    new_client: Callable[..., tinker.TrainingClient], options: Mapping[str, Any], message: str
-) -> None:
-    with pytest.raises(tinker.TinkerError, match=message):
-        new_client(**options)
-
-
-def test_a_batch_that_cannot_be_trained_on_is_refused_with_its_step(
-    new_client: Callable[..., tinker.TrainingClient], server: StartedServer
-) -> None:
-    run, batch = new_client(), [numbers(12)]
-    before = step(run, batch)
-
-    failed = run.forward_backward([*batch, numbers(3000)], "cross_entropy")
-    untaken = run.optim_step(types.AdamParams(learning_rate=1.0))
-
-    with pytest.raises(tinker.RequestFailedError, match="datum 1: has 3000 tokens, but tiny-qwen3 takes 2048"):
-        failed.result(TIMEOUT_S)
-    with pytest.raises(tinker.RequestFailedError, match="no step is taken, for forward_backward failed before it"):
-        untaken.result(TIMEOUT_S)
-    assert step(run, batch) < before
 
 
 # sessions
@@ -917,28 +747,6 @@ def test_an_address_that_others_can_reach_is_refused(model_folder: Path, tmp_pat
     assert code == 1
     assert f"host {host!r} would offer the model to other machines, without encryption; use 127.0.0.1" in said
     assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [
-        ("config.json", "holds no model, for it has no config.json; name the folder of a converted model"),
-        ("tokenizer.json", "put tokenizer.json beside it"),
-        ("model.safetensors", "convert the model again"),
-    ],
-)
-def test_a_model_of_which_a_part_is_missing_is_refused(
-    model_folder: Path, tmp_path: Path, missing: str, message: str
-) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for path in model_folder.iterdir():
-        if path.name != missing:
-            (folder / path.name).write_bytes(path.read_bytes())
-
-    code, said = started("--folder", folder, "--root", tmp_path / "root", "--port", "0")
-
-    assert (code, said.startswith(f"error: {folder}: "), said.endswith(message)) == (1, True, True), said
 
 
 def test_a_key_that_the_sdk_would_not_send_is_refused(

@@ -15,7 +15,7 @@ from graftline.core.errors import SandboxError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.pipeline.settings import load_settings
-from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.memory import MemoryTrainingService
 from orchestration.build import build_definitions, resources_for
 from resources.artifacts import Artifacts
 from resources.warehouse import Warehouse
@@ -49,7 +49,7 @@ FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
     "harbor_deployment": lambda paths: paths.harbor("deployments", "tiny"),
     "instance_batch": lambda paths: paths.harbor("instances", "tiny"),
     "deployment_evaluation": lambda paths: paths.harbor("evaluations", "tiny"),
-    "evaluation": lambda paths: paths.evaluation("teachers"),
+    "evaluation": lambda paths: paths.contest("teachers"),
     "reports/adapters": lambda paths: paths.reports / "adapters",
     "closed_loop_results": lambda paths: paths.data / "closed_loop",
 }

@@ -23,10 +23,11 @@ from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.recipe_models import resolved
 from graftline.pipeline.stages.sft_dataset import sft_dataset
 from graftline.pipeline.stages.table import make
-from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.loop import Interrupted
+from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun
-from graftline.training.train import MEMORY_OUTPUT, OUTPUT, Interrupted, run_id_of, train_on_tinker
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
 from orchestration.build import build_definitions, resources_for
 from sensors.training_runs import training_runs
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe, write_recipes
@@ -37,7 +38,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from graftline.training.runs import Runs
-with Runs(Path(sys.argv[1])).alone(sys.argv[2]):
+with Runs(Path(sys.argv[1])).lock(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -252,7 +253,7 @@ class Watched:
         with MemoryTrainingService() as service:
             train_on_tinker(
                 load_recipe(self.paths, "tiny"), output_dir=self.runs.folder, root=self.root,
-                tokenizer=service.tokenizer, service=service, **options,
+                tokenizer=memory_tokenizer(), service=service, **options,
             )  # fmt: skip
 
     def interrupt(self, after: int) -> None:

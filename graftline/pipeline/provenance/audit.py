@@ -27,7 +27,7 @@ from graftline.pipeline.stages.model_evaluation import contest_names
 from graftline.pipeline.stages.optimized_prompt import prompt_file, prompt_names
 from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox.runner import SandboxSettings
-from graftline.training.recipes.open import check_recipe, configured
+from graftline.training.recipes.open import check_recipe, recipe_names
 
 _NO_ARTIFACTS = (
     "samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
@@ -66,10 +66,10 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
         for name, model in _MODELS.items()
         if (paths.configs / name).exists()
     ]
-    checks += [partial(check_recipe, paths, name) for name in configured(paths)]
+    checks += [partial(check_recipe, paths, name) for name in recipe_names(paths)]
     checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
     checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
-    checks += [partial(load_evaluation, paths.evaluation_configs / f"{name}.yaml") for name in contest_names(paths)]
+    checks += [partial(load_evaluation, paths.contests / f"{name}.yaml") for name in contest_names(paths)]
     if (paths.configs / "closed_loop.yaml").exists():
         checks.append(partial(checked_closed_loop, paths))
     checks.append(partial(_check_samples, paths))

@@ -50,8 +50,8 @@ def contest_file(paths: Paths, name: str) -> EvaluationFile:
     """
     if name not in contest_names(paths):
         known = ", ".join(contest_names(paths)) or "none"
-        raise ConfigError(f"{paths.relative(paths.evaluation_configs)}: holds no evaluation {name!r}; known: {known}")
-    return load_evaluation(paths.evaluation_configs / f"{name}.yaml")
+        raise ConfigError(f"{paths.relative(paths.contests)}: holds no evaluation {name!r}; known: {known}")
+    return load_evaluation(paths.contests / f"{name}.yaml")
 
 
 def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
@@ -63,7 +63,7 @@ def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Bu
     from graftline.pipeline.solvers import Entrants
 
     paths, file = lineage.paths, contest_file(lineage.paths, name)
-    folder = paths.evaluation(name)
+    folder = paths.contest(name)
     lineage.bring(folder)
     with ExitStack() as stack:
         entrants = shared or Entrants(lineage, stack)
@@ -112,7 +112,7 @@ def written(
 
 def stored_contest(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
-    folder = lineage.paths.evaluation(name)
+    folder = lineage.paths.contest(name)
     lineage.bring(folder)
     return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None
 
@@ -205,4 +205,4 @@ def read_contest_summary(folder: Path) -> dict[str, Any]:
 
 def contest_names(paths: Paths) -> list[str]:
     """Return the names of the files, in order."""
-    return sorted(path.stem for path in paths.evaluation_configs.glob("*.yaml"))
+    return sorted(path.stem for path in paths.contests.glob("*.yaml"))

@@ -25,7 +25,7 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
 from graftline.training.data_sources import HELD_OUT, TASKS, TRAIN, Source, TrajectorySource, parts_of
-from graftline.training.recipes.open import configured, load_recipe
+from graftline.training.recipes.open import load_recipe, recipe_names
 from graftline.training.rows import Material, Row, check_fits, rows_of
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
@@ -40,7 +40,7 @@ _TAKEN = (OUTPUT.name, MEMORY_OUTPUT.name)
 
 def lineage_recipes(paths: Paths) -> list[str]:
     """Return the names of the recipes that take part, those that are trained on demand last."""
-    found = {name: config for name in configured(paths) if (config := load_recipe(paths, name)).data is not None}
+    found = {name: config for name in recipe_names(paths) if (config := load_recipe(paths, name)).data is not None}
     return sorted(found, key=lambda name: found[name].is_on_demand)
 
 

@@ -32,8 +32,8 @@ from graftline.training.datums import Tokenizer
 from graftline.training.open import tokenizer_of
 from graftline.training.recipes.open import load_recipe, recipes_named
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
-from graftline.training.service import TrainingService
 from graftline.training.settings import TinkerTrainingConfig, deciding
+from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
 
 EVALUATION, SOLVED, STEPS = "evaluation.json", "solved.jsonl", "steps.jsonl"
@@ -87,7 +87,7 @@ def output_of(manifest: Manifest) -> Path:
 
 
 @contextmanager
-def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[TrainingService]:
+def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[TinkerSDKClient]:
     """Give what trains `config`, as soon as nobody else trains it."""
     paths, port = lineage.paths, lineage.manifest.training_client
     runs = Runs(paths.root / output_of(lineage.manifest))
@@ -102,7 +102,7 @@ def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[Training
 
 
 def _trained(
-    lineage: Lineage, config: TinkerTrainingConfig, service: TrainingService, tokenizer: Tokenizer, partial: Path
+    lineage: Lineage, config: TinkerTrainingConfig, service: TinkerSDKClient, tokenizer: Tokenizer, partial: Path
 ) -> TrainingRun:
     """Bring the run to its end; its adapter and its steps are in the folder `partial` then."""
 
@@ -131,7 +131,7 @@ def _trained(
 def _answers(
     lineage: Lineage,
     config: TinkerTrainingConfig,
-    service: TrainingService,
+    service: TinkerSDKClient,
     run: TrainingRun,
     questions: Questions,
     prompt: Prompt,

@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-_IN_ROWS, _TO_KEPT = "graftline_in_rows", "graftline_to_kept"
+_IN_ROWS, _TO_CACHE = "graftline_in_rows", "graftline_to_cache"
 _SHORT_TOKENS = 256
 """Whose weights of attention take little memory."""
 
@@ -42,12 +42,12 @@ def attending_in_rows(base: Any, lengths: Sequence[int]) -> Iterator[dict[str, A
 
 
 @contextmanager
-def attending_to_kept(base: Any, device: torch.device) -> Iterator[None]:
-    """Have passes with kept keys and values be made by plain products where that is faster: on a CPU."""
+def attending_to_cache(base: Any, device: torch.device) -> Iterator[None]:
+    """Have passes with cached keys and values made by plain products where that is faster: on a CPU."""
     if device.type != "cpu" or base.config._attn_implementation != "sdpa":
         yield
         return
-    with _attending(base, _TO_KEPT):
+    with _attending(base, _TO_CACHE):
         yield
 
 
@@ -75,11 +75,11 @@ def _attend_in_rows(
     """Return (1, tokens, heads, width), of a query (1, heads, tokens, width) and keys and values of as many heads or fewer."""
     lengths = list(row_lengths)
     queries, keys, values = (states[0].split(lengths, 1) for states in (query, key, value))
-    rows = [_row(*row, scaling) for row in zip(queries, keys, values, strict=True)]
+    rows = [_attend_row(*row, scaling) for row in zip(queries, keys, values, strict=True)]
     return torch.cat(rows, 1).transpose(0, 1)[None], None
 
 
-def _row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+def _attend_row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
     heads, tokens, width = query.shape
     if tokens > _SHORT_TOKENS:
         return torch.nn.functional.scaled_dot_product_attention(
@@ -87,13 +87,13 @@ def _row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: f
         )[0]
     # by plain products: torch's way back through its fused kernel is slow on a CPU. Heads that share keys are one product
     shared = query.reshape(len(key), -1, width)
-    scores = (shared @ key.mT * scaling).view(-1, tokens, tokens) + _unseen()[:tokens, :tokens]
+    scores = (shared @ key.mT * scaling).view(-1, tokens, tokens) + _causal_mask()[:tokens, :tokens]
     weights = torch.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
     return (weights.view(len(key), -1, tokens) @ value).view(heads, tokens, width)
 
 
 @cache
-def _unseen() -> torch.Tensor:
+def _causal_mask() -> torch.Tensor:
     """Return what is added to scores, one row for each token that looks: minus infinity for those that come after it.
 
     Not made as this module is loaded: the thread that did so would keep a worker of OpenMP, and those of the thread that
@@ -102,7 +102,7 @@ def _unseen() -> torch.Tensor:
     return torch.full((_SHORT_TOKENS, _SHORT_TOKENS), -torch.inf).triu(1)
 
 
-def _attend_to_kept(
+def _attend_to_cache(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -115,10 +115,10 @@ def _attend_to_kept(
     """Return (sequences, tokens, heads, width); `attention_mask` is true where a token may look."""
     sequences, heads, tokens, width = query.shape
     if tokens > 1:
-        found: tuple[torch.Tensor, None] = sdpa_attention_forward(
+        output: tuple[torch.Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **more
         )
-        return found
+        return output
     # heads that share keys are one product, for which keys need not be copied
     scores = query.view(sequences, key.shape[1], -1, width) @ key.mT * scaling
     if attention_mask is not None:
@@ -128,5 +128,5 @@ def _attend_to_kept(
 
 
 AttentionInterface.register(_IN_ROWS, _attend_in_rows)
-AttentionInterface.register(_TO_KEPT, _attend_to_kept)
-AttentionMaskInterface.register(_TO_KEPT, sdpa_mask)
+AttentionInterface.register(_TO_CACHE, _attend_to_cache)
+AttentionMaskInterface.register(_TO_CACHE, sdpa_mask)

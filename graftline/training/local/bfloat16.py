@@ -34,9 +34,9 @@ def gain_of_bfloat16() -> float:
     if not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
         # without these instructions each product is made of several
         return 0.0
-    if gain := _tried({}):
+    if gain := _run_probe({}):
         return gain
-    if _LARGEST not in os.environ and (gain := _tried({_LARGEST: _WITHOUT_AMX})):
+    if _LARGEST not in os.environ and (gain := _run_probe({_LARGEST: _WITHOUT_AMX})):
         logger.warning("this machine names AMX, but does not run it; matrices are multiplied without")
         os.environ[_LARGEST] = _WITHOUT_AMX
         return gain
@@ -48,26 +48,26 @@ def is_worth_it() -> bool:
     return gain_of_bfloat16() >= _LEAST_GAIN
 
 
-def _tried(changed: dict[str, str]) -> float:
+def _run_probe(changed: dict[str, str]) -> float:
     command = [sys.executable, "-m", "graftline.training.local.bfloat16"]
     try:
-        tried = subprocess.run(
+        probe = subprocess.run(
             command, env={**os.environ, **changed}, capture_output=True, timeout=_WITHIN_S, check=False
         )
     except subprocess.TimeoutExpired:
         return 0.0
-    return float(tried.stdout) if tried.returncode == 0 else 0.0
+    return float(probe.stdout) if probe.returncode == 0 else 0.0
 
 
-def _measured() -> float:
+def _measure_gain() -> float:
     """Return the time of products as training has them, in float32 relative to bfloat16."""
     rows, weight = torch.ones(_ROWS, _INSIDE), torch.ones(_COLUMNS, _INSIDE)
-    rows_of_half, weight_of_half = rows.bfloat16(), weight.bfloat16()
+    half_rows, half_weight = rows.bfloat16(), weight.bfloat16()
     # taking turns, so that both have the same machine; the first round starts threads
     whole, half = list[float](), list[float]()
     for _ in range(1 + _ROUNDS):
         whole.append(_seconds(rows, weight))
-        half.append(_seconds(rows_of_half, weight_of_half))
+        half.append(_seconds(half_rows, half_weight))
     return min(whole[1:]) / min(half[1:])
 
 
@@ -79,4 +79,4 @@ def _seconds(rows: torch.Tensor, weight: torch.Tensor) -> float:
 
 
 if __name__ == "__main__":
-    print(_measured())
+    print(_measure_gain())

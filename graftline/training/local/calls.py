@@ -1,9 +1,9 @@
-"""What clients asked for and is not done yet: one thread works on it, in the order that each client numbered it.
+"""The calls that clients made and that are not done yet: one thread does them, in the order that each client numbered them.
 
-Clients send pieces of a batch in parallel, and repeat a request whose answer got lost; so calls of one run are worked on by
-their numbers, whatever order they come in, and a number that was seen before is the same call. A client that fails between
+Clients send pieces of a batch in parallel, and repeat a request whose answer got lost; so calls of one run are done by
+their numbers, whatever order they come in, and a number that came before is the same call. A client that fails between
 taking a number and sending it never sends it: what waits for such a number is refused after a while. Requests to sample that
-wait for the same model are worked on together.
+wait for the same model are done together.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Answer = bytes | dict[str, Any]
 
 @dataclass(slots=True)
 class Call:
-    """Something that was asked for."""
+    """Work that a client asked for."""
 
     id: str
     state: Literal["waiting", "done", "failed", "cancelled"] = "waiting"
@@ -39,15 +39,23 @@ class Call:
     facts: dict[str, Any] = field(default_factory=dict)
     """What the answer to its submission says beside its id."""
 
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.set()
+
+    def end(self, state: Literal["done", "failed", "cancelled"], answer: Answer) -> None:
+        self.state, self.answer, self.ended_at = state, answer, time.monotonic()
+        self.wake()
+
 
 @dataclass(slots=True)
 class _Work:
     call: Call
-    do: Callable[[Sequence["_Work"]], Sequence[Answer]]
-    shared: str
+    run: Callable[[Sequence["_Work"]], Sequence[Answer]]
+    shared: str = ""
     """Work that says the same here, and is not empty, may be done together."""
-    item: Any
-    weight: int
+    item: Any = None
+    weight: int = 1
 
 
 class Calls:
@@ -55,18 +63,18 @@ class Calls:
 
     def __init__(
         self,
-        most_together: int,
-        kept_s: float = 900.0,
-        kept: int = 4096,
+        max_shared_weight: int,
+        keep_s: float = 900.0,
+        max_kept: int = 4096,
         lost_s: float = 60.0,
-        lost: Callable[[str], None] = lambda run_id: None,
+        on_lost: Callable[[str], None] = lambda run_id: None,
     ) -> None:
         """At most so much is done together, by weight; answers stay for so long, and so many of them, for who asks again.
 
-        A number that does not come within `lost_s` of one after it is lost; `lost` is told the run, in its turn.
+        A number that does not come within `lost_s` of one after it is lost; `on_lost` is called with the run, in its turn.
         """
-        self._most_together, self._kept_s, self._kept = most_together, kept_s, kept
-        self._lost_s, self._lost = lost_s, lost
+        self._max_shared_weight, self._keep_s, self._max_kept = max_shared_weight, keep_s, max_kept
+        self._lost_s, self._on_lost = lost_s, on_lost
         self._queue: queue.Queue[_Work | None] = queue.Queue()
         self._calls: OrderedDict[str, Call] = OrderedDict()
         self._parked: dict[str, dict[int, _Work]] = {}
@@ -82,30 +90,29 @@ class Calls:
 
     def stop(self) -> None:
         """End after the call that is worked on."""
-        self.let_go()
+        self.release_waiters()
         self._is_ending = True
         self._queue.put(None)
         self._thread.join()
 
-    def let_go(self) -> None:
-        """Have all who wait told that their calls have not ended yet."""
+    def release_waiters(self) -> None:
+        """Have all who wait learn that their calls have not ended yet."""
         for call in self._calls.values():
-            _wake(call)
+            call.wake()
 
     def submit(
         self,
         id: str,
-        do: Callable[[], Answer],
+        work: Callable[[], Answer],
         run_id: str = "",
         number: int | None = None,
-        facts: dict[str, Any] | None = None,
     ) -> Call:
-        """Have `do` called, after those of the same run with lower numbers; the first number is 1.
+        """Have `work` called, after that of the same run with lower numbers; the first number is 1.
 
         Raises:
-            DataError: the number is one whose call is forgotten, or was given up.
+            DataError: The number is one whose call is forgotten, or was given up.
         """
-        return self._take(id, _Work(Call(id, facts=facts or {}), lambda works: [do()], "", None, 1), run_id, number)
+        return self._enqueue(id, _Work(Call(id), lambda works: [work()]), run_id, number)
 
     def submit_shared(
         self,
@@ -113,15 +120,15 @@ class Calls:
         shared: str,
         item: Any,
         weight: int,
-        do: Callable[[Sequence[Any]], Sequence[Answer]],
+        work: Callable[[Sequence[Any]], Sequence[Answer]],
         facts: dict[str, Any] | None = None,
     ) -> Call:
-        """Have `do` called with `item`, and with those of other calls that are `shared` in the same way."""
+        """Have `work` called with `item`, and with those of other calls that are `shared` in the same way."""
 
-        def do_all(works: Sequence[_Work]) -> Sequence[Answer]:
-            return do([work.item for work in works])
+        def run(works: Sequence[_Work]) -> Sequence[Answer]:
+            return work([other.item for other in works])
 
-        return self._take(id, _Work(Call(id, facts=facts or {}), do_all, shared, item, weight), "", None)
+        return self._enqueue(id, _Work(Call(id, facts=facts or {}), run, shared, item, weight), "", None)
 
     def get(self, id: str) -> Call | None:
         """Return a call; None where it was never made, or so long ago that it is forgotten."""
@@ -143,10 +150,10 @@ class Calls:
         return call.state != "waiting"
 
     def cancel(self, id: str) -> None:
-        """Leave out a call that nobody wants any more, if it has not begun."""
+        """Leave out a call that has not begun."""
         call = self._calls.get(id)
         if call is not None and call.state == "waiting":
-            _end(call, "cancelled", {"error": "the call was cancelled", "category": "user"})
+            call.end("cancelled", {"error": "the call was cancelled", "category": "user"})
 
     def forget_run(self, run_id: str) -> None:
         """Drop what waits for calls of a run that will not come."""
@@ -154,7 +161,7 @@ class Calls:
             self.cancel(work.call.id)
         self._next.pop(run_id, None)
 
-    def _take(self, id: str, work: _Work, run_id: str, number: int | None) -> Call:
+    def _enqueue(self, id: str, work: _Work, run_id: str, number: int | None) -> Call:
         if id in self._calls:
             return self._calls[id]
         following = self._next.get(run_id, 1)
@@ -185,36 +192,35 @@ class Calls:
             return
         logger.warning("call %s of %s never came", missing, run_id)
 
-        def tell(works: Sequence[_Work]) -> Sequence[Answer]:
-            self._lost(run_id)
+        def report(works: Sequence[_Work]) -> Sequence[Answer]:
+            self._on_lost(run_id)
             return [{}]
 
         def refuse(works: Sequence[_Work]) -> Sequence[Answer]:
             raise DataError(f"call {missing} of this run never came, so this one after it is not done; send it again")
 
-        self._queue.put(_Work(Call(f"{run_id}/{missing}/lost"), tell, "", None, 1))
+        self._queue.put(_Work(Call(f"{run_id}/{missing}/lost"), report))
         for number in sorted(parked):
-            self._queue.put(replace(parked[number], do=refuse))
+            self._queue.put(replace(parked[number], run=refuse))
         self._next[run_id] = max(parked) + 1
         parked.clear()
 
     def _forget_old(self) -> None:
-        limit = time.monotonic() - self._kept_s
-        ended = [id for id, call in self._calls.items() if call.state != "waiting"]
-        for id in ended:
-            if len(self._calls) <= self._kept and self._calls[id].ended_at > limit:
+        limit = time.monotonic() - self._keep_s
+        for id in [id for id, call in self._calls.items() if call.state != "waiting"]:
+            if len(self._calls) <= self._max_kept and self._calls[id].ended_at > limit:
                 break
             del self._calls[id]
 
     def _work(self) -> None:
-        held: _Work | None = None
-        while (work := held or self._queue.get()) is not None and not self._is_ending:
-            works, held = self._together(work)
-            works = [one for one in works if one.call.state == "waiting"]
+        pending: _Work | None = None
+        while (work := pending or self._queue.get()) is not None and not self._is_ending:
+            works, pending = self._gather(work)
+            works = [other for other in works if other.call.state == "waiting"]
             if works:
-                self._do(works)
+                self._run(works)
 
-    def _together(self, work: _Work) -> tuple[list[_Work], _Work | None]:
+    def _gather(self, work: _Work) -> tuple[list[_Work], _Work | None]:
         """Return what is done with `work`, and what was taken from the queue to be done after it."""
         works = [work]
         while work.shared:
@@ -225,32 +231,23 @@ class Calls:
             if other is None:
                 self._queue.put(None)
                 break
-            if other.shared != work.shared or sum(one.weight for one in [*works, other]) > self._most_together:
+            weight = sum(member.weight for member in [*works, other])
+            if other.shared != work.shared or weight > self._max_shared_weight:
                 return works, other
             works.append(other)
         return works, None
 
-    def _do(self, works: Sequence[_Work]) -> None:
+    def _run(self, works: Sequence[_Work]) -> None:
         state: Literal["done", "failed"] = "done"
         answers: Sequence[Answer]
         try:
-            answers = works[0].do(works)
+            answers = works[0].run(works)
         except GraftlineError as error:
             state, answers = "failed", [{"error": str(error), "category": "user"}] * len(works)
         except Exception as error:
             logger.exception("call %s failed", works[0].call.id)
-            told = f"{type(error).__name__}: {error}"
-            state, answers = "failed", [{"error": told, "category": "server"}] * len(works)
+            message = f"{type(error).__name__}: {error}"
+            state, answers = "failed", [{"error": message, "category": "server"}] * len(works)
         assert self._loop is not None
         for work, answer in zip(works, answers, strict=True):
-            self._loop.call_soon_threadsafe(_end, work.call, state, answer)
-
-
-def _end(call: Call, state: Literal["done", "failed", "cancelled"], answer: Answer) -> None:
-    call.state, call.answer, call.ended_at = state, answer, time.monotonic()
-    _wake(call)
-
-
-def _wake(call: Call) -> None:
-    for waiter in call.waiters:
-        waiter.set()
+            self._loop.call_soon_threadsafe(work.call.end, state, answer)

@@ -23,16 +23,17 @@ from graftline.core.clock import Clock
 from graftline.core.errors import ConfigError, DataError, RecordError
 from graftline.core.hashing import code_version
 from graftline.core.record import RECORD_NAME, load_record, load_verified, write_atomically
-from graftline.training.local.lora import ADAPTER, ADAPTER_CONFIG, FACTS
 
 logger = logging.getLogger(__name__)
 
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+OPTIMIZER, FACTS = "optimizer.safetensors", "facts.json"
 KINDS: Mapping[str, str] = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 """Parts of a path of `tinker://`, and what the SDK calls them."""
 RECORD_KIND = "training_checkpoint"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,199}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_LEAST_TTL_S, _MOST_TTL_S = 3600, 315_360_000
+_MIN_TTL_S, _MAX_TTL_S = 3600, 315_360_000
 
 
 class NotFound(DataError):
@@ -58,16 +59,25 @@ class Checkpoint:
         """What clients call it."""
         return f"tinker://{self.run_id}/{self.kind}/{self.name}"
 
+    @property
+    def terms_file(self) -> Path:
+        """What was changed since it was written."""
+        return self.folder.with_name(f".{self.name}.json")
 
-def now() -> datetime:
-    """Return the present time in UTC, with its fractions: there can be several checkpoints a second."""
+
+def utc_now() -> datetime:
+    """Return the present time with its fractions: there can be several checkpoints a second."""
     return datetime.now(UTC)
 
 
 class CheckpointStore:
-    """The checkpoints below `root`; to be used by one process at a time."""
+    """The checkpoints below `root`; to be used by one process at a time.
 
-    def __init__(self, root: Path, clock: Clock = now) -> None:
+    Methods raise NotFound where there is no such run or checkpoint or it has expired, and DataError where a name cannot be
+    one, a time is out of range, or a checkpoint was altered.
+    """
+
+    def __init__(self, root: Path, clock: Clock = utc_now) -> None:
         self._root, self._clock = root, clock
         (root / "runs").mkdir(parents=True, exist_ok=True)
 
@@ -76,55 +86,40 @@ class CheckpointStore:
     def note_run(self, run_id: str, **facts: Any) -> None:
         """Write down what is known of a run, and that something was just asked of it."""
         path = self._run_file(run_id)
-        known = json.loads(path.read_text("utf-8")) if path.exists() else {"training_run_id": run_id}
-        known |= {**facts, "last_request_time": self._clock().isoformat()}
-        write_atomically(path, json.dumps(known, indent=2) + "\n")
+        run = json.loads(path.read_text("utf-8")) if path.exists() else {"training_run_id": run_id}
+        run |= {**facts, "last_request_time": self._clock().isoformat()}
+        write_atomically(path, json.dumps(run, indent=2) + "\n")
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """Return what is known of a run, its newest checkpoints with it.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return what is known of a run, its newest checkpoints with it."""
         path = self._run_file(run_id)
         if not path.exists():
             raise NotFound(f"there is no training run {run_id!r}")
-        return {**json.loads(path.read_text("utf-8")), **self._newest(run_id)}
+        return {**json.loads(path.read_text("utf-8")), **self._newest_of_run(run_id)}
 
     def runs(self) -> list[dict[str, Any]]:
         """Return all runs, those that something was asked of last first."""
-        found = [json.loads(path.read_text("utf-8")) for path in self._root.glob("runs/*/run.json")]
-        found.sort(key=lambda run: (run["last_request_time"], run["training_run_id"]), reverse=True)
-        return [{**run, **self._newest(run["training_run_id"])} for run in found]
+        runs = [json.loads(path.read_text("utf-8")) for path in self._root.glob("runs/*/run.json")]
+        runs.sort(key=lambda run: (run["last_request_time"], run["training_run_id"]), reverse=True)
+        return [{**run, **self._newest_of_run(run["training_run_id"])} for run in runs]
 
-    def _newest(self, run_id: str) -> dict[str, Any]:
-        newest: dict[str, Any] = {"last_checkpoint": None, "last_sampler_checkpoint": None}
-        for one in self.described(run_id):
-            if one["checkpoint_type"] == "training":
-                newest["last_checkpoint"] = one
-            elif one["checkpoint_type"] == "sampler":
-                newest["last_sampler_checkpoint"] = one
-        return newest
+    def _newest_of_run(self, run_id: str) -> dict[str, Any]:
+        newest: dict[str, Any] = {"training": None, "sampler": None}
+        for checkpoint in self.list_checkpoints(run_id):
+            newest[checkpoint["checkpoint_type"]] = checkpoint
+        return {"last_checkpoint": newest["training"], "last_sampler_checkpoint": newest["sampler"]}
 
     # checkpoints
 
     def parse(self, uri: str) -> Checkpoint:
-        """Return the checkpoint that `uri` is about, whether it exists or not.
-
-        Raises:
-            DataError: it is no such path.
-        """
+        """Return the checkpoint that `uri` names, whether it exists or not."""
         parts = uri.removeprefix("tinker://").split("/") if uri.startswith("tinker://") else []
         if len(parts) != 3:
             raise DataError(f"{uri!r} is no path of a checkpoint; tinker://RUN/{'|'.join(KINDS)}/NAME was expected")
         return self.at(*parts)
 
     def at(self, run_id: str, kind: str, name: str) -> Checkpoint:
-        """Return the checkpoint of that name, whether it exists or not.
-
-        Raises:
-            DataError: the name cannot be one.
-        """
+        """Return the checkpoint of that name, whether it exists or not."""
         if kind not in KINDS:
             raise DataError(f"{kind!r} is no kind of checkpoint; there are {', '.join(KINDS)}")
         if not _NAME.fullmatch(name):
@@ -135,29 +130,27 @@ class CheckpointStore:
         return Checkpoint(self._root, run_id, kind, name)
 
     def existing(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return `checkpoint`.
-
-        Raises:
-            NotFound: it does not exist, or has expired.
-            DataError: its record was altered.
-        """
+        """Return `checkpoint`, which exists and has not expired."""
         expiry = self._terms(checkpoint)["expires_at"]
         if self._is_over(expiry):
             raise NotFound(f"checkpoint {checkpoint.uri} expired at {expiry}")
         return checkpoint
 
-    def files(self, checkpoint: Checkpoint) -> Path:
-        """Return the folder of a checkpoint whose files are what was written.
+    def has(self, checkpoint: Checkpoint) -> bool:
+        """Return whether `checkpoint` exists and has not expired."""
+        try:
+            self.existing(checkpoint)
+        except NotFound:
+            return False
+        return True
 
-        Raises:
-            NotFound: as `existing`.
-            DataError: a file was altered.
-        """
+    def files(self, checkpoint: Checkpoint) -> Path:
+        """Return the folder of a checkpoint, its files checked to be what was written."""
         folder = self.existing(checkpoint).folder
         try:
             load_verified(folder, RECORD_KIND)
         except RecordError as error:
-            raise _damaged(checkpoint, error) from None
+            raise _damage_error(checkpoint, error) from None
         return folder
 
     def write(
@@ -168,11 +161,7 @@ class CheckpointStore:
         user_metadata: Mapping[str, str] | None = None,
         may_replace: bool = False,
     ) -> None:
-        """Write the files of `checkpoint`: all of them, or none even after `kill -9`.
-
-        Raises:
-            DataError: it exists already, or the time is out of range.
-        """
+        """Write the files of `checkpoint`, which does not exist yet: all of them, or none even after `kill -9`."""
         if not may_replace and self.has(checkpoint):
             raise DataError(f"checkpoint {checkpoint.uri} exists already; choose another name, or ask to overwrite it")
         time = self._clock()
@@ -185,11 +174,11 @@ class CheckpointStore:
         }
         request = Request(RECORD_KIND, checkpoint.uri, code_version("graftline.training.local.engine"), {}, config)
 
-        def made(folder: Path) -> Contents:
+        def build_files(folder: Path) -> Contents:
             make(folder)
             return Contents({})
 
-        build(checkpoint.folder, request, made, self._clock)
+        build(checkpoint.folder, request, build_files, self._clock)
 
     def copy(self, source: Checkpoint, target: Checkpoint, ttl_s: int | None) -> None:
         """Write the files of `source` as `target`, with an expiry of its own."""
@@ -202,39 +191,60 @@ class CheckpointStore:
 
         self.write(target, make, ttl_s)
 
-    def delete(self, checkpoint: Checkpoint) -> None:
-        """Remove a checkpoint.
+    def restore(self, uri: str, adapter: Path) -> None:
+        """Write the checkpoint `uri` from the adapter in a folder, without an optimizer, unless it exists; it never expires.
+
+        An adapter is kept for as long as its folder is; what it was fetched from may have expired, or been made elsewhere.
 
         Raises:
-            NotFound: there is none.
+            ConfigError: The adapter is none of this backend.
         """
+        checkpoint = self.parse(uri)
+        if self.has(checkpoint):
+            return
+        if not (adapter / FACTS).is_file():
+            raise ConfigError(
+                f"{adapter}: was not trained by a backend of this machine (it has no {FACTS}), which cannot go on from it; train"
+                " it here, or name a checkpoint by start_from"
+            )
+        facts = json.loads((adapter / FACTS).read_text("utf-8"))
+
+        def make(folder: Path) -> None:
+            for name in (ADAPTER, ADAPTER_CONFIG, FACTS):
+                shutil.copyfile(adapter / name, folder / name)
+
+        self.note_run(
+            checkpoint.run_id,
+            base_model=facts["base_model"],
+            model_owner="local",
+            is_lora=True,
+            lora_rank=facts["rank"],
+            user_metadata={"restored_from": adapter.name},
+        )
+        self.write(checkpoint, make, may_replace=True)
+
+    def delete(self, checkpoint: Checkpoint) -> None:
+        """Remove a checkpoint."""
         if not (checkpoint.folder / RECORD_NAME).exists():
             raise NotFound(f"there is no checkpoint {checkpoint.uri}")
         _remove(checkpoint)
 
     def set_ttl(self, checkpoint: Checkpoint, ttl_s: int | None) -> None:
-        """Let a checkpoint expire in `ttl_s` seconds, or never.
-
-        Raises:
-            NotFound: there is none.
-            DataError: the time is out of range.
-        """
+        """Let a checkpoint expire in `ttl_s` seconds, or never."""
         self._change_terms(checkpoint, expires_at=_expiry(self._clock(), ttl_s))
 
     def set_public(self, checkpoint: Checkpoint, is_public: bool) -> None:
-        """Say whether others may read a checkpoint.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Say whether others may read a checkpoint."""
         self._change_terms(checkpoint, public=is_public)
 
-    def described(self, run_id: str | None = None) -> list[dict[str, Any]]:
+    def list_checkpoints(self, run_id: str | None = None) -> list[dict[str, Any]]:
         """Return what the SDK is told of the checkpoints of a run, or of all, oldest first."""
-        found = [
-            self._described(one, terms) for one, terms in self._all(run_id) if not self._is_over(terms["expires_at"])
+        rows = [
+            _describe(checkpoint, terms)
+            for checkpoint, terms in self._all(run_id)
+            if not self._is_over(terms["expires_at"])
         ]
-        return sorted(found, key=lambda one: (one["time"], one["tinker_path"]))
+        return sorted(rows, key=lambda row: (row["time"], row["tinker_path"]))
 
     def sweep(self) -> list[str]:
         """Remove what has expired, and what killed writers left; return the paths of what has expired.
@@ -244,18 +254,18 @@ class CheckpointStore:
         for partial in self._root.glob("runs/*/*/.*.partial-*"):
             shutil.rmtree(partial)
         for old in self._root.glob("runs/*/*/.*.old"):
-            # taken away for another of its name, which did not come
+            # moved away for another of its name, which did not come
             folder = old.with_name(old.name[1:].removesuffix(".old"))
             shutil.rmtree(old) if folder.exists() else old.rename(folder)
-        expired = [one for one, terms in self._all(None) if self._is_over(terms["expires_at"])]
+        expired = [checkpoint for checkpoint, terms in self._all(None) if self._is_over(terms["expires_at"])]
         for checkpoint in expired:
             _remove(checkpoint)
-        return sorted(one.uri for one in expired)
+        return sorted(checkpoint.uri for checkpoint in expired)
 
     def _all(self, run_id: str | None) -> Iterator[tuple[Checkpoint, dict[str, Any]]]:
         """Yield checkpoints and their terms, those that have expired too."""
-        folder = "*" if run_id is None else _run_folder(self._root, run_id).name
-        for path in self._root.glob(f"runs/{folder}/*/[!.]*/{RECORD_NAME}"):
+        pattern = "*" if run_id is None else _run_folder(self._root, run_id).name
+        for path in self._root.glob(f"runs/{pattern}/*/[!.]*/{RECORD_NAME}"):
             kind, run = path.parent.parent, path.parent.parent.parent
             checkpoint = Checkpoint(self._root, run.name.replace("~", ":"), kind.name, path.parent.name)
             try:
@@ -263,27 +273,6 @@ class CheckpointStore:
             except DataError as error:
                 # one that nobody can read does not keep the others from being listed
                 logger.warning("%s", error)
-
-    def _described(self, checkpoint: Checkpoint, terms: Mapping[str, Any]) -> dict[str, Any]:
-        record = load_record(checkpoint.folder)
-        return {
-            "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
-            "checkpoint_type": KINDS[checkpoint.kind],
-            "time": record.config["created_at"],
-            "tinker_path": checkpoint.uri,
-            "size_bytes": sum(one.size_bytes for one in record.files.values()),
-            "public": terms["public"],
-            "user_metadata": record.config["user_metadata"] or None,
-            "expires_at": terms["expires_at"],
-        }
-
-    def has(self, checkpoint: Checkpoint) -> bool:
-        """Return whether `checkpoint` exists and has not expired."""
-        try:
-            self.existing(checkpoint)
-        except NotFound:
-            return False
-        return True
 
     def _is_over(self, expires_at: str | None) -> bool:
         return expires_at is not None and datetime.fromisoformat(expires_at) <= self._clock()
@@ -294,16 +283,16 @@ class CheckpointStore:
         try:
             config = load_record(checkpoint.folder).config
         except RecordError as error:
-            raise _damaged(checkpoint, error) from None
+            raise _damage_error(checkpoint, error) from None
         terms = {"of": config["id"], "expires_at": config["expires_at"], "public": False}
-        path = _terms_file(checkpoint)
+        path = checkpoint.terms_file
         changed: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else terms
         # a checkpoint that took the place of another has terms of its own
         return changed if changed["of"] == terms["of"] else terms
 
-    def _change_terms(self, checkpoint: Checkpoint, **changed: Any) -> None:
-        terms = {**self._terms(self.existing(checkpoint)), **changed}
-        write_atomically(_terms_file(checkpoint), json.dumps(terms) + "\n")
+    def _change_terms(self, checkpoint: Checkpoint, **changes: Any) -> None:
+        terms = {**self._terms(self.existing(checkpoint)), **changes}
+        write_atomically(checkpoint.terms_file, json.dumps(terms) + "\n")
 
     def _run_file(self, run_id: str) -> Path:
         return _run_folder(self._root, run_id) / "run.json"
@@ -315,8 +304,18 @@ def _run_folder(root: Path, run_id: str) -> Path:
     return root / "runs" / run_id.replace(":", "~")
 
 
-def _terms_file(checkpoint: Checkpoint) -> Path:
-    return checkpoint.folder.with_name(f".{checkpoint.name}.json")
+def _describe(checkpoint: Checkpoint, terms: Mapping[str, Any]) -> dict[str, Any]:
+    record = load_record(checkpoint.folder)
+    return {
+        "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
+        "checkpoint_type": KINDS[checkpoint.kind],
+        "time": record.config["created_at"],
+        "tinker_path": checkpoint.uri,
+        "size_bytes": sum(file.size_bytes for file in record.files.values()),
+        "public": terms["public"],
+        "user_metadata": record.config["user_metadata"] or None,
+        "expires_at": terms["expires_at"],
+    }
 
 
 def _remove(checkpoint: Checkpoint) -> None:
@@ -325,50 +324,16 @@ def _remove(checkpoint: Checkpoint) -> None:
     shutil.rmtree(remains, ignore_errors=True)
     checkpoint.folder.rename(remains)
     shutil.rmtree(remains)
-    _terms_file(checkpoint).unlink(missing_ok=True)
+    checkpoint.terms_file.unlink(missing_ok=True)
 
 
-def _damaged(checkpoint: Checkpoint, error: RecordError) -> DataError:
+def _damage_error(checkpoint: Checkpoint, error: RecordError) -> DataError:
     return DataError(f"checkpoint {checkpoint.uri} is damaged: {error}")
 
 
 def _expiry(now: datetime, ttl_s: int | None) -> str | None:
     if ttl_s is None:
         return None
-    if not _LEAST_TTL_S <= ttl_s <= _MOST_TTL_S:
-        raise DataError(
-            f"ttl_seconds is {ttl_s}, but an hour to ten years was expected: {_LEAST_TTL_S} to {_MOST_TTL_S}"
-        )
+    if not _MIN_TTL_S <= ttl_s <= _MAX_TTL_S:
+        raise DataError(f"ttl_seconds is {ttl_s}, but an hour to ten years was expected: {_MIN_TTL_S} to {_MAX_TTL_S}")
     return (now + timedelta(seconds=ttl_s)).isoformat()
-
-
-def restore_checkpoint(store: CheckpointStore, uri: str, adapter: Path) -> None:
-    """Write the checkpoint `uri` from the files in `adapter`, without an optimizer, unless it is there; it never expires.
-
-    Raises:
-        ConfigError: `adapter` is none of this backend.
-        DataError: `uri` is no path of a checkpoint.
-    """
-    checkpoint = store.parse(uri)
-    if store.has(checkpoint):
-        return
-    if not (adapter / FACTS).is_file():
-        raise ConfigError(
-            f"{adapter}: was not trained by a backend of this machine (it has no {FACTS}), which cannot go on from it; train"
-            " it here, or name a checkpoint by start_from"
-        )
-    facts = json.loads((adapter / FACTS).read_text("utf-8"))
-
-    def write(folder: Path) -> None:
-        for name in (ADAPTER, ADAPTER_CONFIG, FACTS):
-            shutil.copyfile(adapter / name, folder / name)
-
-    store.note_run(
-        checkpoint.run_id,
-        base_model=facts["base_model"],
-        model_owner="local",
-        is_lora=True,
-        lora_rank=facts["rank"],
-        user_metadata={"restored_from": adapter.name},
-    )
-    store.write(checkpoint, write, may_replace=True)

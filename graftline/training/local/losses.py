@@ -21,14 +21,55 @@ the truncated importance weights of https://arxiv.org/abs/1802.01561: a token th
 counts once, and one that has become less probable counts less.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from graftline.core.errors import DataError
 
 Inputs = Mapping[str, torch.Tensor]
+
+LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo", "stable_reinforce")
+_CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+"""Options that a datum may also have for each of its tokens, among its inputs."""
+_OPTIONS = {"ppo": _CLIP, "cispo": _CLIP, "gspo": _CLIP, "dro": {"beta": 0.05}}
+
+
+def loss_options(loss: str, values: Mapping[str, object]) -> dict[str, float]:
+    """Return the options of `loss`, those in `values` in place of defaults; DataError where it has no such option."""
+    if loss not in LOSSES:
+        raise DataError(f"loss_fn {loss!r} is not one of this backend; it has {', '.join(LOSSES)}")
+    defaults = _OPTIONS.get(loss, {})
+    for name, value in values.items():
+        if name not in defaults:
+            raise DataError(f"{loss} has no option {name!r}; it has {', '.join(defaults) or 'none'}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DataError(f"{name} of {loss} is {value!r}, but a number was expected")
+    return {name: float(str(values.get(name, default))) for name, default in defaults.items()}
+
+
+def input_names(loss: str, inputs: Inputs) -> tuple[str, ...]:
+    """Return the names of the inputs that `loss` is computed from."""
+    if loss == "cross_entropy":
+        return ("target_tokens", "weights") if "weights" in inputs else ("target_tokens",)
+    mask = ("sequence_ratio_mask",) if loss == "gspo" else ()
+    clips = (name for name in _CLIP if name in _OPTIONS.get(loss, {}) and name in inputs)
+    return ("target_tokens", "logprobs", "advantages", *mask, *clips)
+
+
+def check_inputs(loss: str, inputs: Inputs, tokens: int) -> None:
+    """Raise DataError where an input of a datum of so many `tokens` is missing, or of another shape."""
+    names = input_names(loss, inputs)
+    for name in names:
+        if name not in inputs:
+            raise DataError(f"{loss} needs {name} in loss_fn_inputs; there are {', '.join(sorted(inputs)) or 'none'}")
+    shape = inputs["target_tokens"].shape
+    if not 1 <= len(shape) <= 2 or shape[0] != tokens:
+        raise DataError(f"target_tokens is of shape {tuple(shape)}, but model_input has {tokens} tokens")
+    for name in names:
+        if inputs[name].shape != shape:
+            raise DataError(f"{name} is of shape {tuple(inputs[name].shape)}, but target_tokens of {tuple(shape)}")
 
 
 def has_gradient(loss: str, inputs: Inputs) -> torch.Tensor:
@@ -43,39 +84,37 @@ class _ChosenLogprobs(torch.autograd.Function):  # type: ignore[misc]
     """Over the whole vocabulary, where each pass over a table takes longer than what it computes."""
 
     @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        table = torch.log_softmax(logits, -1, dtype=torch.float32)
-        ctx.save_for_backward(table, chosen)
-        ctx.dtype = logits.dtype
-        return table.gather(-1, chosen)
+    def forward(ctx: Any, logits_TV: torch.Tensor, chosen_TK: torch.Tensor) -> torch.Tensor:
+        table_TV = torch.log_softmax(logits_TV, -1, dtype=torch.float32)
+        ctx.save_for_backward(table_TV, chosen_TK)
+        ctx.dtype = logits_TV.dtype
+        return table_TV.gather(-1, chosen_TK)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (gradient,), (table, chosen) = gradients, ctx.saved_tensors
-        found = table.exp().mul_(-gradient.sum(-1, keepdim=True)).scatter_add_(-1, chosen, gradient)
-        return found.to(ctx.dtype), None
+        (gradient_TK,), (table_TV, chosen_TK) = gradients, ctx.saved_tensors
+        slopes_TV = table_TV.exp().mul_(-gradient_TK.sum(-1, keepdim=True)).scatter_add_(-1, chosen_TK, gradient_TK)
+        return slopes_TV.to(ctx.dtype), None
 
 
-def chosen_logprobs(logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Return the logprobs of the `chosen` of a vocabulary, (N, K) in float32, of `logits` (N, vocabulary)."""
-    found: torch.Tensor = _ChosenLogprobs.apply(logits, chosen)
-    return found
+def chosen_logprobs(logits_TV: torch.Tensor, chosen_TK: torch.Tensor) -> torch.Tensor:
+    """Return the logprobs (T, K), in float32, of the chosen tokens of a vocabulary."""
+    logprobs_TK: torch.Tensor = _ChosenLogprobs.apply(logits_TV, chosen_TK)
+    return logprobs_TK
 
 
 def sequence_log_ratio(logprobs: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-    """Return for every token of one sequence the mean of `p - q` over the tokens that `sequence_ratio_mask` marks.
-
-    Raises:
-        DataError: it marks none.
-    """
+    """Return for every token of one sequence the mean of `p - q` over the tokens that `sequence_ratio_mask` marks."""
     is_counted = inputs["sequence_ratio_mask"] != 0
     if not bool(is_counted.any()):
-        raise DataError(UNMARKED)
+        raise DataError(
+            "sequence_ratio_mask marks no token of a datum, but at least one was expected to be other than 0"
+        )
     return (logprobs.detach() - inputs["logprobs"])[is_counted].mean().expand(logprobs.shape)
 
 
 def loss_sum(loss: str, options: Mapping[str, float], logprobs: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-    """Return the loss of tokens whose `logprobs` and `inputs` have the same shape, (N,) or (N, K).
+    """Return the loss of tokens whose `logprobs` and `inputs` have the same shape, (T,) or (T, K).
 
     Of `gspo`, `inputs` have the `sequence_log_ratio` as well, for the tokens may be a part of a sequence.
     """
@@ -92,68 +131,8 @@ def loss_sum(loss: str, options: Mapping[str, float], logprobs: torch.Tensor, in
         return -(ratio.clamp(max=1).detach() * logprobs * advantages).sum()
     if loss == "gspo":
         ratio = torch.exp(inputs["sequence_log_ratio"] + logprobs - logprobs.detach())
-    low, high = (inputs.get(name, ratio.new_tensor(options[name])) for name in CLIP_OPTIONS)
+    low, high = (inputs.get(name, ratio.new_tensor(options[name])) for name in _CLIP)
     clipped = ratio.clamp(low, high)
     if loss in ("ppo", "gspo"):
         return -torch.minimum(ratio * advantages, clipped * advantages).sum()
     return -(clipped.detach() * logprobs * advantages).sum()
-
-
-LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo", "stable_reinforce")
-CLIP_OPTIONS = ("clip_low_threshold", "clip_high_threshold")
-"""Options that a datum may also have for each of its tokens, among its inputs."""
-UNMARKED = "sequence_ratio_mask marks no token of a datum, but at least one was expected to be other than 0"
-_CLIP = dict(zip(CLIP_OPTIONS, (0.8, 1.2), strict=True))
-_OPTIONS = {"ppo": _CLIP, "cispo": _CLIP, "gspo": _CLIP, "dro": {"beta": 0.05}}
-
-
-class Shaped(Protocol):
-    """An array of numpy, or a tensor of torch."""
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """Its lengths."""
-
-
-def checked_options(loss: str, given: Mapping[str, object]) -> dict[str, float]:
-    """Return the options of `loss`, defaults where none are given.
-
-    Raises:
-        DataError: there is no such loss, or it has no such option.
-    """
-    if loss not in LOSSES:
-        raise DataError(f"loss_fn {loss!r} is not one of this backend; it has {', '.join(LOSSES)}")
-    known = _OPTIONS.get(loss, {})
-    for name, value in given.items():
-        if name not in known:
-            raise DataError(f"{loss} has no option {name!r}; it has {', '.join(known) or 'none'}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DataError(f"{name} of {loss} is {value!r}, but a number was expected")
-    return {name: float(str(given.get(name, default))) for name, default in known.items()}
-
-
-def used_inputs(loss: str, inputs: Mapping[str, Shaped]) -> tuple[str, ...]:
-    """Return the names of the inputs that `loss` is worked out of."""
-    if loss == "cross_entropy":
-        return ("target_tokens", "weights") if "weights" in inputs else ("target_tokens",)
-    mask = ("sequence_ratio_mask",) if loss == "gspo" else ()
-    clips = (name for name in CLIP_OPTIONS if name in _OPTIONS.get(loss, {}) and name in inputs)
-    return ("target_tokens", "logprobs", "advantages", *mask, *clips)
-
-
-def check_inputs(loss: str, inputs: Mapping[str, Shaped], tokens: int) -> None:
-    """Refuse a datum of `tokens` tokens that `loss` cannot be worked out of.
-
-    Raises:
-        DataError: an input is missing, or of another shape.
-    """
-    used = used_inputs(loss, inputs)
-    for name in used:
-        if name not in inputs:
-            raise DataError(f"{loss} needs {name} in loss_fn_inputs; there are {', '.join(sorted(inputs)) or 'none'}")
-    shape = inputs["target_tokens"].shape
-    if not 1 <= len(shape) <= 2 or shape[0] != tokens:
-        raise DataError(f"target_tokens is of shape {tuple(shape)}, but model_input has {tokens} tokens")
-    for name in used:
-        if inputs[name].shape != shape:
-            raise DataError(f"{name} is of shape {tuple(inputs[name].shape)}, but target_tokens of {tuple(shape)}")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from ctypes.util import find_library
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Literal
+from typing import IO
 
 from pydantic import SecretStr
 
@@ -30,10 +30,10 @@ _PROGRAM = (
     "import sys; from graftline.core.processes import die_with; die_with(int(sys.argv.pop(1)));"
     " from graftline.cli.main import main; main(prog_name='graftline')"
 )
-_OF_OTHERS = ("TINKER_API_KEY", "TINKER_BASE_URL")
+_WITHHELD = ("TINKER_API_KEY", "TINKER_BASE_URL")
 """Of the environment: a key of the service is nothing that a server of ours should get, and it makes its own."""
 _LOG_BYTES = 2000
-_ENDS_WITHIN_S, _DIES_WITHIN_S = 15.0, 1.0
+_SHUTDOWN_S, _DEATH_S = 15.0, 1.0
 
 
 @contextmanager
@@ -44,8 +44,8 @@ def local_backend(
     folder: Path | None = None,
     *,
     threads: int = 0,
-    precision: Literal["auto", "float32", "bfloat16"] = "float32",
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    precision: str = "float32",
+    device: str = "auto",
     starts_within_s: float = 600.0,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, SecretStr]]:
@@ -56,52 +56,40 @@ def local_backend(
         store: Where checkpoints and the key are kept, from one server to the next.
         model: Of `configs/models.yaml`, converted if it is not yet; or what the one in `folder` is called.
         folder: A model of transformers, in place of the catalog's.
-        threads: Of torch; 0 for one per core.
-        precision: What matrices are multiplied in.
-        device: What computes.
         starts_within_s: How long it may take until it answers, converting included.
         environment: Of the server; that of this process if it is None.
 
     Raises:
-        TrainingError: it does not start, or has ended when its user fails; the message ends with what it said last.
+        TrainingError: It does not start, or has ended when its user fails; the message ends with what it said last.
     """
-    given = {
-        "model": model,
-        "folder": folder,
-        "root": store,
-        "threads": threads,
-        "precision": precision,
-        "device": device,
-    }
+    options: dict[str, object] = {"model": model, "folder": folder, "root": store}
+    options |= {"threads": threads, "precision": precision, "device": device, "port": 0}
     command = [sys.executable, "-c", _PROGRAM, str(os.getpid()), "--root", str(root), "tinker", "serve", "--json"]
-    command += [
-        "--port",
-        "0",
-        *(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))),
-    ]
+    for name, value in options.items():
+        command += [] if value is None else [f"--{name}", str(value)]
     inherited = os.environ if environment is None else environment
     with TemporaryFile() as log:
         process = subprocess.Popen(
             command,
-            env={**_allocator(), **{name: value for name, value in inherited.items() if name not in _OF_OTHERS}},
+            env={**_allocator(), **{name: value for name, value in inherited.items() if name not in _WITHHELD}},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
         )
         try:
-            url = _url(process, log, starts_within_s)
+            url = _wait_for_url(process, log, starts_within_s)
             try:
                 yield url, SecretStr((store / "api_key").read_text("utf-8").strip())
             except TrainingError as error:
-                # who used it has only seen that nothing answers, and may have seen it before the last thread was gone
-                if how := _end_of(process, _DIES_WITHIN_S):
-                    raise TrainingError(f"the backend of this machine {how}: {_last(log)}") from error
+                # its user has only seen that nothing answers, and may have seen it before the last thread was gone
+                if how := _describe_end(process, _DEATH_S):
+                    raise TrainingError(f"the backend of this machine {how}: {_last_words(log)}") from error
                 raise
             else:
-                # who used it may have taken that for an answer that is missing
-                if how := _end_of(process):
-                    logger.warning("the backend of this machine %s: %s", how, _last(log))
+                # its user may have thought that an answer was missing
+                if how := _describe_end(process):
+                    logger.warning("the backend of this machine %s: %s", how, _last_words(log))
         finally:
             _end(process)
 
@@ -116,35 +104,34 @@ def _allocator() -> dict[str, str]:
     return {"LD_PRELOAD": library} if library else {}
 
 
-def _url(process: "subprocess.Popen[bytes]", log: IO[bytes], starts_within_s: float) -> str:
-    """Return the address that the server says once it listens."""
+def _wait_for_url(process: "subprocess.Popen[bytes]", log: IO[bytes], starts_within_s: float) -> str:
+    """Return the address that the server prints once it listens."""
     assert process.stdout is not None
-    said, deadline = b"", time.monotonic() + starts_within_s
-    while not said.endswith(b"\n"):
+    line, deadline = b"", time.monotonic() + starts_within_s
+    while not line.endswith(b"\n"):
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            raise TrainingError(
-                f"the backend of this machine does not answer after {starts_within_s:g} s ({_last(log)}); give it longer"
-            )
+            reason = f"does not answer after {starts_within_s:g} s ({_last_words(log)}); give it longer"
+            raise TrainingError(f"the backend of this machine {reason}")
         piece = os.read(process.stdout.fileno(), 4096)
         if not piece:
-            raise TrainingError(f"the backend of this machine does not start: {_last(log)}")
-        said += piece
-    return str(json.loads(said)["url"])
+            raise TrainingError(f"the backend of this machine does not start: {_last_words(log)}")
+        line += piece
+    return str(json.loads(line)["url"])
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdout is not None
     process.terminate()
     try:
-        process.wait(_ENDS_WITHIN_S)
+        process.wait(_SHUTDOWN_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
     process.stdout.close()
 
 
-def _end_of(process: "subprocess.Popen[bytes]", within_s: float = 0.0) -> str:
+def _describe_end(process: "subprocess.Popen[bytes]", within_s: float = 0.0) -> str:
     """Return how a process ended; empty where it goes on."""
     try:
         status = process.wait(within_s)
@@ -153,10 +140,9 @@ def _end_of(process: "subprocess.Popen[bytes]", within_s: float = 0.0) -> str:
     return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended by itself with status {status}"
 
 
-def _last(log: IO[bytes]) -> str:
-    """Return what the server said last, for one line."""
+def _last_words(log: IO[bytes]) -> str:
+    """Return what the server wrote last, for one line."""
     log.seek(0, os.SEEK_END)
     log.seek(max(0, log.tell() - _LOG_BYTES))
-    lines = log.read().decode("utf-8", "replace").split("\n")
-    said = " ".join(" ".join(lines).split()).removeprefix("error: ")
-    return said or "it said nothing"
+    words = log.read().decode("utf-8", "replace").split()
+    return " ".join(words).removeprefix("error: ") or "it said nothing"

@@ -1,7 +1,7 @@
 """Sequences drawn from a model, many at a time: prompts of several requests share every pass through the model.
 
 Logprobs are those of the model as it is, at temperature 1, whatever the sequence was drawn with: what policy gradients
-need.
+need. Axes of tensors: P prompts, S sequences, T tokens, V vocabulary.
 """
 
 import os
@@ -14,7 +14,7 @@ import torch
 from transformers import DynamicCache
 
 from graftline.core.errors import DataError
-from graftline.training.local.attention import attending_to_kept
+from graftline.training.local.attention import attending_to_cache
 from graftline.training.local.engine import Engine
 
 _GREEDY = 1e-6
@@ -26,7 +26,7 @@ _TAIL_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """One request: a prompt, and how to go on from it."""
+    """One request: a prompt, and how to continue it."""
 
     prompt: list[int]
     count: int = 1
@@ -57,7 +57,7 @@ class TopK:
 
 
 @dataclass(slots=True)
-class Drawn:
+class SampledSequence:
     """One sequence that was drawn."""
 
     tokens: list[int] = field(default_factory=list)
@@ -68,9 +68,9 @@ class Drawn:
 
 @dataclass(slots=True)
 class Sampled:
-    """What came of one request."""
+    """The result of one request."""
 
-    sequences: list[Drawn]
+    sequences: list[SampledSequence]
     prompt_logprobs: list[float | None] | None = None
     """None for the first token, before which there is nothing."""
     prompt_top: TopK | None = None
@@ -81,7 +81,7 @@ class _Row:
     """One sequence on its way."""
 
     request: Sampling
-    drawn: Drawn
+    sequence: SampledSequence
     generator: torch.Generator
     stop_tokens: frozenset[int]
     stop_texts: tuple[str, ...]
@@ -90,11 +90,7 @@ class _Row:
 
 
 def check_request(engine: Engine, request: Sampling) -> None:
-    """Refuse what cannot be drawn.
-
-    Raises:
-        DataError: no or unknown tokens, too long a sequence, or a parameter out of range.
-    """
+    """Raise DataError where there are no or unknown tokens, too long a sequence, or a parameter out of range."""
     if not request.prompt:
         raise DataError("the prompt has no tokens")
     engine.check_tokens("the prompt", request.prompt)
@@ -117,43 +113,60 @@ def check_request(engine: Engine, request: Sampling) -> None:
 
 def sample(engine: Engine, model: Any, requests: Sequence[Sampling]) -> list[Sampled]:
     """Return what is drawn from `model` for each of `requests`, which `check_request` has let pass."""
-    with torch.no_grad(), attending_to_kept(engine.base, engine.device):
+    with torch.no_grad(), attending_to_cache(engine.base, engine.device):
         return _sample(engine, model, requests)
 
 
 def _sample(engine: Engine, model: Any, requests: Sequence[Sampling]) -> list[Sampled]:
-    ids, mask = _padded([request.prompt for request in requests], engine.device)
+    ids_PT, mask_PT = _pad([request.prompt for request in requests], engine.device)
     cache = DynamicCache(config=engine.base.config)
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    # logits of all positions are only made where somebody wants those of the prompt
-    wanted = max((len(one.prompt) for one in requests if one.has_prompt_logprobs or one.topk_prompt), default=1)
-    logits = _forward(engine, model, ids, mask, positions, cache, wanted)
-    found = [_of_prompt(request, logits[number]) for number, request in enumerate(requests)]
-    owners = [number for number, request in enumerate(requests) for _ in range(request.count)]
-    rows = [_row(engine, requests[number], found[number], index) for index, number in _counted(owners)]
-    indices = torch.tensor(owners, device=engine.device)
-    cache.batch_select_indices(indices)
-    mask, positions, last = mask[indices], positions[indices, -1], logits[indices, -1].float()
+    positions_PT = (mask_PT.cumsum(-1) - 1).clamp(min=0)
+    # logits of all positions are only made where a request asks for those of the prompt
+    positions = max(
+        (len(request.prompt) for request in requests if request.has_prompt_logprobs or request.topk_prompt), default=1
+    )
+    logits_PTV = _forward(engine, model, ids_PT, mask_PT, positions_PT, cache, positions)
+    results = [_prompt_result(request, logits_PTV[number]) for number, request in enumerate(requests)]
+    prompts_S = [number for number, request in enumerate(requests) for _ in range(request.count)]
+    rows = [
+        _row(engine, requests[prompt], results[prompt], index - prompts_S.index(prompt))
+        for index, prompt in enumerate(prompts_S)
+    ]
+    indices_S = torch.tensor(prompts_S, device=engine.device)
+    cache.batch_select_indices(indices_S)
+    mask_ST, positions_S, last_SV = (
+        mask_PT[indices_S],
+        positions_PT[indices_S, -1],
+        logits_PTV[indices_S, -1].float(),
+    )
     while rows:
-        chosen = _draw(engine, rows, last)
-        alive = [number for number, row in enumerate(rows) if _goes_on(engine, row)]
+        chosen_S = _draw_tokens(engine, rows, last_SV)
+        alive = [number for number, row in enumerate(rows) if _continues(engine, row)]
         if not alive:
             break
         if len(alive) < len(rows):
             keep = torch.tensor(alive, device=engine.device)
             cache.batch_select_indices(keep)
-            rows, mask, positions, chosen = [rows[n] for n in alive], mask[keep], positions[keep], chosen[keep]
-        mask = torch.cat([mask, mask.new_ones((len(rows), 1))], -1)
-        positions = positions + 1
-        last = _forward(engine, model, chosen[:, None], mask, positions[:, None], cache, 1)[:, -1].float()
-    return found
+            rows = [rows[number] for number in alive]
+            mask_ST, positions_S, chosen_S = mask_ST[keep], positions_S[keep], chosen_S[keep]
+        mask_ST = torch.cat([mask_ST, mask_ST.new_ones((len(rows), 1))], -1)
+        positions_S = positions_S + 1
+        logits_STV = _forward(engine, model, chosen_S[:, None], mask_ST, positions_S[:, None], cache, 1)
+        last_SV = logits_STV[:, -1].float()
+    return results
 
 
 def _forward(
-    engine: Engine, model: Any, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any, wanted: int
+    engine: Engine,
+    model: Any,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    positions: torch.Tensor,
+    cache: Any,
+    last_positions: int,
 ) -> torch.Tensor:
     # by their numbers: a slice would be one product for each sequence, with a copy of the output layer for each
-    last = torch.arange(ids.shape[1] - min(wanted, ids.shape[1]), ids.shape[1], device=ids.device)
+    last = torch.arange(ids.shape[1] - min(last_positions, ids.shape[1]), ids.shape[1], device=ids.device)
     with engine.passes.precision():
         logits: torch.Tensor = model(
             input_ids=ids,
@@ -166,96 +179,92 @@ def _forward(
     return logits
 
 
-def _padded(prompts: Sequence[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and mask, (prompts, tokens), padded on the left: what comes next stands at the end of each."""
+def _pad(prompts: Sequence[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and mask, (P, T), padded on the left: what comes next stands at the end of each."""
     length = max(map(len, prompts))
-    ids = torch.zeros((len(prompts), length), dtype=torch.long)
-    mask = torch.zeros((len(prompts), length), dtype=torch.long)
+    ids_PT = torch.zeros((len(prompts), length), dtype=torch.long)
+    mask_PT = torch.zeros((len(prompts), length), dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        ids[row, length - len(prompt) :] = torch.tensor(prompt)
-        mask[row, length - len(prompt) :] = 1
-    return ids.to(device), mask.to(device)
+        ids_PT[row, length - len(prompt) :] = torch.tensor(prompt)
+        mask_PT[row, length - len(prompt) :] = 1
+    return ids_PT.to(device), mask_PT.to(device)
 
 
-def _counted(owners: Sequence[int]) -> list[tuple[int, int]]:
-    """Return for every row which one of its request it is, and the request."""
-    return [(number - owners.index(owner), owner) for number, owner in enumerate(owners)]
-
-
-def _row(engine: Engine, request: Sampling, found: Sampled, index: int) -> _Row:
-    drawn = Drawn()
-    found.sequences.append(drawn)
+def _row(engine: Engine, request: Sampling, result: Sampled, index: int) -> _Row:
+    """Return the sequence `index` of `request`, which becomes one of its `result`."""
+    sequence = SampledSequence()
+    result.sequences.append(sequence)
     generator = torch.Generator(device=engine.device)
     seed = request.seed if request.seed is not None else int.from_bytes(os.urandom(6), "little")
     generator.manual_seed((seed + index) % (1 << 63))
     if request.stop is None:
-        return _Row(request, drawn, generator, engine.end_tokens, ())
-    several: list[str | int] = [request.stop] if isinstance(request.stop, str) else [*request.stop]
-    tokens = frozenset(one for one in several if isinstance(one, int))
-    return _Row(request, drawn, generator, tokens, tuple(one for one in several if isinstance(one, str)))
+        return _Row(request, sequence, generator, engine.end_tokens, ())
+    stops: list[str | int] = [request.stop] if isinstance(request.stop, str) else [*request.stop]
+    tokens = frozenset(stop for stop in stops if isinstance(stop, int))
+    return _Row(request, sequence, generator, tokens, tuple(stop for stop in stops if isinstance(stop, str)))
 
 
-def _of_prompt(request: Sampling, logits: torch.Tensor) -> Sampled:
-    """Return what is known of the prompt: `logits` (positions, vocabulary), of its last positions at least."""
-    found = Sampled([])
+def _prompt_result(request: Sampling, logits_TV: torch.Tensor) -> Sampled:
+    """Return the logprobs of the prompt that were asked for, of logits of its last positions at least."""
+    result = Sampled([])
     if not (request.has_prompt_logprobs or request.topk_prompt):
-        return found
+        return result
     length = len(request.prompt)
-    table = logits[-length:-1].float().log_softmax(-1) if length > 1 else logits[:0].float()
+    table_TV = logits_TV[-length:-1].float().log_softmax(-1) if length > 1 else logits_TV[:0].float()
     if request.has_prompt_logprobs:
-        targets = torch.tensor(request.prompt[1:], device=logits.device)
-        found.prompt_logprobs = [None, *table.gather(-1, targets[:, None]).squeeze(-1).tolist()]
+        targets = torch.tensor(request.prompt[1:], device=logits_TV.device)
+        result.prompt_logprobs = [None, *table_TV.gather(-1, targets[:, None]).squeeze(-1).tolist()]
     if request.topk_prompt:
-        values, ids = table.topk(request.topk_prompt, -1)
+        values, ids = table_TV.topk(request.topk_prompt, -1)
         none = np.full((1, request.topk_prompt), _NO_LOGPROB, np.float32)
-        found.prompt_top = TopK(
+        result.prompt_top = TopK(
             np.vstack([np.zeros((1, request.topk_prompt), np.int32), ids.cpu().numpy().astype(np.int32)]),
             np.vstack([none, values.cpu().numpy()]),
         )
-    return found
+    return result
 
 
-def _draw(engine: Engine, rows: Sequence[_Row], logits: torch.Tensor) -> torch.Tensor:
-    """Add a token to every row; return them, (rows,)."""
-    normal = torch.logsumexp(logits, -1)
-    chosen = torch.stack([_next(row, logits[number]) for number, row in enumerate(rows)])
-    logprobs = (logits.gather(-1, chosen[:, None]).squeeze(-1) - normal).tolist()
-    for number, (row, token) in enumerate(zip(rows, chosen.tolist(), strict=True)):
-        row.drawn.tokens.append(token)
-        row.drawn.logprobs.append(logprobs[number])
+def _draw_tokens(engine: Engine, rows: Sequence[_Row], logits_SV: torch.Tensor) -> torch.Tensor:
+    """Add a token to every row; return them, (S,)."""
+    normal_S = torch.logsumexp(logits_SV, -1)
+    chosen_S = torch.stack([_next_token(row, logits_SV[number]) for number, row in enumerate(rows)])
+    logprobs = (logits_SV.gather(-1, chosen_S[:, None]).squeeze(-1) - normal_S).tolist()
+    for number, (row, token) in enumerate(zip(rows, chosen_S.tolist(), strict=True)):
+        row.sequence.tokens.append(token)
+        row.sequence.logprobs.append(logprobs[number])
         if row.request.topk_sampled:
-            values, ids = logits[number].topk(row.request.topk_sampled)
+            values, ids = logits_SV[number].topk(row.request.topk_sampled)
             row.top_ids.append(ids.cpu().numpy().astype(np.int32))
-            row.top_logprobs.append((values - normal[number]).cpu().numpy())
-    return chosen
+            row.top_logprobs.append((values - normal_S[number]).cpu().numpy())
+    return chosen_S
 
 
-def _next(row: _Row, logits: torch.Tensor) -> torch.Tensor:
+def _next_token(row: _Row, logits_V: torch.Tensor) -> torch.Tensor:
     request = row.request
     if request.temperature <= _GREEDY:
-        return logits.argmax(-1)
-    scaled = logits / request.temperature
-    if 0 < request.top_k < scaled.shape[-1]:
-        scaled = scaled.masked_fill(scaled < scaled.topk(request.top_k).values[-1], -torch.inf)
+        return logits_V.argmax(-1)
+    scaled_V = logits_V / request.temperature
+    if 0 < request.top_k < scaled_V.shape[-1]:
+        scaled_V = scaled_V.masked_fill(scaled_V < scaled_V.topk(request.top_k).values[-1], -torch.inf)
     if request.top_p < 1:
-        values, order = scaled.sort(descending=True)
-        before = values.softmax(-1).cumsum(-1) - values.softmax(-1)
-        scaled = torch.full_like(scaled, -torch.inf).scatter(
-            -1, order, values.masked_fill(before >= request.top_p, -torch.inf)
+        values_V, order_V = scaled_V.sort(descending=True)
+        before_V = values_V.softmax(-1).cumsum(-1) - values_V.softmax(-1)
+        scaled_V = torch.full_like(scaled_V, -torch.inf).scatter(
+            -1, order_V, values_V.masked_fill(before_V >= request.top_p, -torch.inf)
         )
-    return torch.multinomial(scaled.softmax(-1), 1, generator=row.generator).squeeze(-1)
+    return torch.multinomial(scaled_V.softmax(-1), 1, generator=row.generator).squeeze(-1)
 
 
-def _goes_on(engine: Engine, row: _Row) -> bool:
-    """Return whether another token is to be drawn; what is known of the sequence is complete where not."""
-    tokens = row.drawn.tokens
+def _continues(engine: Engine, row: _Row) -> bool:
+    """Return whether another token is to be drawn; where not, the sequence is complete."""
+    tokens = row.sequence.tokens
     has_stopped = tokens[-1] in row.stop_tokens or (
         bool(row.stop_texts) and any(text in engine.tokenizer.decode(tokens[-_TAIL_TOKENS:]) for text in row.stop_texts)
     )
     if has_stopped:
-        row.drawn.stop_reason = "stop"
+        row.sequence.stop_reason = "stop"
     elif len(tokens) < row.request.max_tokens:
         return True
     if row.request.topk_sampled:
-        row.drawn.top = TopK(np.array(row.top_ids), np.array(row.top_logprobs))
+        row.sequence.top = TopK(np.array(row.top_ids), np.array(row.top_logprobs))
     return False

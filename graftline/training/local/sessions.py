@@ -1,4 +1,8 @@
-"""Clients, and what they have: training runs, and samplers."""
+"""Clients, and what they have: training runs, samplers, and sequences whose sampling was recorded for `stable_reinforce`.
+
+A datum for that loss names, for all of its tokens and targets, the sequences that they come from. The logprobs that its targets
+were drawn with are those of the recording, whatever the datum says.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +19,8 @@ from graftline.training.local.passes import Example
 
 _SILENT_S = 600.0
 """A client beats every 10 s."""
+_RECORDING_S = 86_400.0
+"""After the last use of a recording, as on the service."""
 
 
 class Span(NamedTuple):
@@ -24,6 +30,17 @@ class Span(NamedTuple):
     is_sampled: bool
     offset: int
     length: int
+
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """Return the part of `values` of its sequence; DataError where the sequence is shorter."""
+        part = values[self.offset : self.offset + self.length]
+        if self.offset < 0 or len(part) != self.length:
+            source = "sampled tokens" if self.is_sampled else "tokens in its prompt"
+            raise DataError(
+                f"sequence {self.sequence_id!r} has {len(values)} {source}, but {self.offset} to"
+                f" {self.offset + self.length} were named"
+            )
+        return part
 
 
 @dataclass(slots=True)
@@ -47,49 +64,70 @@ class Recordings:
         for old in [old for old, recording in self._recordings.items() if recording.expires < now]:
             del self._recordings[old]
         arrays = np.array(prompt, np.int32), np.array(tokens, np.int32), np.array(logprobs, np.float32)
-        self._recordings[id] = _Recording(*arrays, now + _EXPIRES_S)
+        self._recordings[id] = _Recording(*arrays, now + _RECORDING_S)
 
     def clear(self) -> None:
         """Forget all of them."""
         self._recordings.clear()
 
-    def tokens(self, span: Span) -> np.ndarray:
-        """Return the tokens of a run, and keep its sequence for another day.
-
-        Raises:
-            DataError: no such sequence was recorded in this session, or it is shorter.
-        """
-        recording = self._recording(span)
-        return self._cut(span, recording.tokens if span.is_sampled else recording.prompt)
-
-    def logprobs(self, span: Span) -> np.ndarray:
-        """Return what a run of sampled tokens was drawn with.
-
-        Raises:
-            DataError: as `tokens`.
-        """
-        return self._cut(span, self._recording(span).logprobs)
-
-    def _recording(self, span: Span) -> _Recording:
+    def get(self, id: str) -> _Recording:
+        """Return the recording of a sequence, and keep it for another day; DataError where there is none."""
         now = self._clock()
-        recording = self._recordings.get(span.sequence_id)
+        recording = self._recordings.get(id)
         if recording is None or recording.expires < now:
             raise DataError(
-                f"sequence {span.sequence_id!r} is not recorded in this session; sample it with"
+                f"sequence {id!r} is not recorded in this session; sample it with"
                 " record_stability_info=True, and train on it within a day"
             )
-        recording.expires = now + _EXPIRES_S
+        recording.expires = now + _RECORDING_S
         return recording
 
-    def _cut(self, span: Span, values: np.ndarray) -> np.ndarray:
-        part = values[span.offset : span.offset + span.length]
-        if span.offset < 0 or len(part) != span.length:
-            source = "sampled tokens" if span.is_sampled else "tokens in its prompt"
+
+def with_recorded_logprobs(
+    loss: str, example: Example, token_spans: Sequence[Span], target_spans: Sequence[Span], recordings: Recordings
+) -> Example:
+    """Return `example` with the logprobs of the recorded sequences that its tokens and targets come from.
+
+    Raises:
+        DataError: It does not say where they come from, they are not those of the recording, or a token that was not
+            sampled has an advantage.
+    """
+    if not (token_spans and target_spans):
+        raise DataError(f"{loss} needs the sequences that the tokens come from; attach them by Datum.with_provenance")
+    targets = example.inputs.get("target_tokens", torch.zeros(0))
+    logprobs = torch.zeros(targets.shape)
+    example = replace(example, inputs={**example.inputs, "logprobs": logprobs})
+    check_inputs(loss, example.inputs, len(example.tokens))
+    if targets.dim() != 1:
+        raise DataError(f"target_tokens is of shape {tuple(targets.shape)}, but {loss} has one target for each token")
+    _check_same("model_input", token_spans, np.array(example.tokens), recordings, has_prompt=True)
+    # targets in a prompt teach nothing, so whatever stands there is as good
+    _check_same("target_tokens", target_spans, targets.numpy(), recordings, has_prompt=False)
+    start, advantages = 0, example.inputs["advantages"]
+    for span in target_spans:
+        part = slice(start, start + span.length)
+        if span.is_sampled:
+            logprobs[part] = torch.from_numpy(span.cut(recordings.get(span.sequence_id).logprobs))
+        elif bool((advantages[part] != 0).any()):
+            raise DataError(f"advantages are not 0 on tokens of a prompt, but {loss} learns from sampled tokens only")
+        start += span.length
+    return example
+
+
+def _check_same(name: str, spans: Sequence[Span], tokens: np.ndarray, recordings: Recordings, has_prompt: bool) -> None:
+    covered = sum(span.length for span in spans)
+    if covered != len(tokens):
+        raise DataError(f"the sequences named for {name} have {covered} tokens, but it has {len(tokens)}")
+    start = 0
+    for span in spans:
+        recording = recordings.get(span.sequence_id)
+        recorded = span.cut(recording.tokens if span.is_sampled else recording.prompt)
+        if (span.is_sampled or has_prompt) and not np.array_equal(recorded, tokens[start : start + span.length]):
             raise DataError(
-                f"sequence {span.sequence_id!r} has {len(values)} {source}, but {span.offset} to"
-                f" {span.offset + span.length} were named"
+                f"{name} {start} to {start + span.length} are not the tokens of sequence {span.sequence_id!r} that they"
+                " are said to come from"
             )
-        return part
+        start += span.length
 
 
 @dataclass(slots=True)
@@ -121,12 +159,8 @@ class Sampler:
 class Sessions(dict[str, Session]):
     """The sessions of a server by id, those that are finished too."""
 
-    def going(self, id: str) -> Session:
-        """Return a session that goes on.
-
-        Raises:
-            NotFound: there is none.
-        """
+    def active(self, id: str) -> Session:
+        """Return a session that has not ended; NotFound where there is none."""
         if id not in self:
             raise NotFound(f"there is no session {id!r}: the server was started after it; make a new ServiceClient")
         if self[id].is_finished:
@@ -144,62 +178,8 @@ class Sessions(dict[str, Session]):
 class Samplers(dict[str, Sampler]):
     """The samplers of a server by id."""
 
-    def known(self, id: str) -> Sampler:
-        """Return a sampler.
-
-        Raises:
-            NotFound: there is none.
-        """
+    def require(self, id: str) -> Sampler:
+        """Return a sampler; NotFound where there is none."""
         if id not in self:
             raise NotFound(f"there is no sampler {id!r}: the server was started after it; make a new SamplingClient")
         return self[id]
-
-
-_EXPIRES_S = 86_400.0
-"""After the last use of a recording, as on the service."""
-
-
-def with_recorded_logprobs(
-    loss: str, example: Example, tokens_from: Sequence[Span], targets_from: Sequence[Span], recordings: Recordings
-) -> Example:
-    """Return `example` with the logprobs of the recorded sequences that its tokens and targets come from.
-
-    Raises:
-        DataError: it does not say where they come from, they are not those of the recording, or a token that was not
-            sampled has an advantage.
-    """
-    if not (tokens_from and targets_from):
-        raise DataError(f"{loss} needs the sequences that the tokens come from; attach them by Datum.with_provenance")
-    targets = example.inputs.get("target_tokens", torch.zeros(0))
-    sampled_logprobs = torch.zeros(targets.shape)
-    example = replace(example, inputs={**example.inputs, "logprobs": sampled_logprobs})
-    check_inputs(loss, example.inputs, len(example.tokens))
-    if targets.dim() != 1:
-        raise DataError(f"target_tokens is of shape {tuple(targets.shape)}, but {loss} has one target for each token")
-    _check_same("model_input", tokens_from, np.array(example.tokens), recordings, has_prompt=True)
-    # those of a prompt teach nothing, so whatever stands there is as good
-    _check_same("target_tokens", targets_from, targets.numpy(), recordings, has_prompt=False)
-    at, advantages = 0, example.inputs["advantages"]
-    for span in targets_from:
-        part = slice(at, at + span.length)
-        if span.is_sampled:
-            sampled_logprobs[part] = torch.from_numpy(recordings.logprobs(span))
-        elif bool((advantages[part] != 0).any()):
-            raise DataError(f"advantages are not 0 on tokens of a prompt, but {loss} learns from sampled tokens only")
-        at += span.length
-    return example
-
-
-def _check_same(name: str, spans: Sequence[Span], tokens: np.ndarray, recordings: Recordings, has_prompt: bool) -> None:
-    covered = sum(span.length for span in spans)
-    if covered != len(tokens):
-        raise DataError(f"the sequences named for {name} have {covered} tokens, but it has {len(tokens)}")
-    at = 0
-    for span in spans:
-        recorded = recordings.tokens(span)
-        if (span.is_sampled or has_prompt) and not np.array_equal(recorded, tokens[at : at + span.length]):
-            raise DataError(
-                f"{name} {at} to {at + span.length} are not the tokens of sequence {span.sequence_id!r} that they are"
-                " said to come from"
-            )
-        at += span.length

@@ -2,8 +2,10 @@
 
 With `r(y) = log p(y) - log p0(y)`, summed over the tokens of an answer, `p` the model that is trained and `p0` the same
 model before its first step, the loss of a pair is `-log sigmoid(beta * (r(chosen) - r(rejected)))`: Rafailov et al., Direct
-Preference Optimization, 2023 (https://arxiv.org/abs/2305.18290), equation 7. What `p0` says is asked for once, and kept with
-the record of the run. The way back goes through `forward_backward_custom` of the SDK, which any backend has.
+Preference Optimization, 2023 (https://arxiv.org/abs/2305.18290), equation 7. The logprobs of `p0` are asked for once, and kept
+with the record of the run. The way back goes through `forward_backward_custom` of the SDK, which any backend has.
+
+Axis: P pairs of a batch.
 """
 
 from collections import Counter
@@ -15,13 +17,13 @@ from pydantic import Field
 
 from graftline.core.errors import DataError
 from graftline.training.datums import render_all
-from graftline.training.examples import read_rows
-from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
-from graftline.training.service import Trainer, TrainingService
+from graftline.training.examples import Example, TrainingData, read_rows
+from graftline.training.recipes.base import Gradients, Training, gradients_of, mean_nll
 from graftline.training.settings import TinkerTrainingConfig, batch_of, total_steps
+from graftline.training.tinker import TinkerSDKClient
 
 if TYPE_CHECKING:
-    from tinker import types
+    from tinker import TrainingClient, types
 
 
 class DpoConfig(TinkerTrainingConfig):
@@ -45,16 +47,17 @@ class Dpo:
         held_out = self._pairs(root / self._config.held_out, tokenizer, Counter(), []) if self._config.held_out else []
         return TrainingData(train, held_out, self._config.digests(root), dropped, too_long)
 
-    def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
-        # of a run of few steps, most pairs are never looked at
+    def prepare(self, service: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
+        # of a run of few steps, most pairs are never used
         config, count = self._config, len(data.train)
         steps = range(total_steps(config, count))
         numbers = sorted({number for step in steps for number in batch_of(config, count, step)})
         datums = [datum for number in numbers for datum in data.train[number].datums]
-        found = service.result(trainer.forward(datums, "cross_entropy"), "what the model says before its first step")
+        future = trainer.forward(datums, "cross_entropy")
+        outputs = service.result(future, "what the model says before its first step").loss_fn_outputs
         sums = [
             float(_answer_logprob(datum, output["logprobs"].to_torch()))
-            for datum, output in zip(datums, found.loss_fn_outputs, strict=True)
+            for datum, output in zip(datums, outputs, strict=True)
         ]
         reference: list[float | None] = [None] * (2 * count)
         for place, number in enumerate(numbers):
@@ -62,26 +65,28 @@ class Dpo:
         return {"reference": reference}
 
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
-        reference = [training.known["reference"][2 * number + side] for number in batch for side in (0, 1)]
+        reference = [training.prepared["reference"][2 * number + side] for number in batch for side in (0, 1)]
         pairs = training.examples(batch)
         beta = self._config.beta
 
-        def loss(given: "list[types.Datum]", logprobs: list[Any]) -> tuple[Any, dict[str, float]]:
+        def loss(datums: "list[types.Datum]", logprobs: list[Any]) -> tuple[Any, dict[str, float]]:
             import torch
 
-            policy = torch.stack([_answer_logprob(datum, one) for datum, one in zip(given, logprobs, strict=True)])
-            gained = (policy - torch.tensor(reference)).reshape(-1, 2)
-            margins = gained[:, 0] - gained[:, 1]
-            total = -torch.nn.functional.logsigmoid(beta * margins).sum()
-            return total, {"dpo_loss:sum": float(total.detach()), "preferred:sum": float((margins > 0).sum())}
+            policy = torch.stack(
+                [_answer_logprob(datum, values) for datum, values in zip(datums, logprobs, strict=True)]
+            )
+            gains_P2 = (policy - torch.tensor(reference)).reshape(-1, 2)
+            margins_P = gains_P2[:, 0] - gains_P2[:, 1]
+            total = -torch.nn.functional.logsigmoid(beta * margins_P).sum()
+            return total, {"dpo_loss:sum": float(total.detach()), "preferred:sum": float((margins_P > 0).sum())}
 
         datums = [datum for pair in pairs for datum in pair.datums]
-        return sent(pairs, training.trainer.forward_backward_custom(datums, loss))
+        return gradients_of(pairs, training.trainer.forward_backward_custom(datums, loss))
 
-    def loss(self, answer: Any, sent: Gradients, batch: Sequence[int]) -> float:
-        return float(answer.metrics["dpo_loss:sum"]) / len(batch)
+    def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
+        return float(output.metrics["dpo_loss:sum"]) / len(batch)
 
-    def look(self, training: Training, examples: Sequence[Example]) -> float:
+    def evaluate(self, training: Training, examples: Sequence[Example]) -> float:
         # of the chosen answers: what a model that moves too far away from itself forgets
         return mean_nll(training.service, training.trainer, examples)
 

@@ -10,6 +10,7 @@ from graftline.llm.weights.catalog import load_models
 from graftline.sandbox.actions import WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox
 from graftline.training.data_sources import HELD_OUT, TRAIN
+from graftline.training.memory import MODEL as MEMORY_MODEL
 from graftline.training.recipes.base import OpenSandbox, Recipe
 from graftline.training.recipes.distill import Distill, DistillConfig
 from graftline.training.recipes.dpo import Dpo, DpoConfig
@@ -27,23 +28,15 @@ CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {
 }
 
 
-_MEMORY = "memory"
-"""The model of the training service of that name, which is in no catalog."""
-
-
-def configured(paths: Paths) -> list[str]:
+def recipe_names(paths: Paths) -> list[str]:
     """Return the names of the configurations of a checkout."""
     return sorted(path.stem for path in (paths.configs / "recipes").glob("*.yaml"))
 
 
 def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = None) -> TinkerTrainingConfig:
-    """Return the configuration called `name`, with `changes` of single values.
-
-    Raises:
-        ConfigError: there is none, it is for no recipe that is known, or it does not fit.
-    """
-    if name not in (known := configured(paths)):
-        raise ConfigError(f"recipe {name!r} is unknown; {paths.configs / 'recipes'} has {', '.join(known) or 'none'}")
+    """Return the configuration called `name`, with `changes` of single values; ConfigError where it does not fit."""
+    if name not in (names := recipe_names(paths)):
+        raise ConfigError(f"recipe {name!r} is unknown; {paths.configs / 'recipes'} has {', '.join(names) or 'none'}")
     path = paths.configs / "recipes" / f"{name}.yaml"
     config = load_yaml(path, _config_of(parse_yaml(path.read_text("utf-8"), str(path)), str(path)), changes)
     if config.data is None or config.dataset:
@@ -53,22 +46,19 @@ def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = Non
 
 
 def check_models(config: TinkerTrainingConfig, paths: Paths, source: str) -> None:
-    """Refuse models that the catalog has not.
+    """Raise ConfigError where the catalog has not a model that is named.
 
     A name with a slash is one of a service, which alone knows it; so is that of a model whose `tokenizer` is named.
-
-    Raises:
-        ConfigError: there is such a name.
     """
     named = {"model": config.model}
     if isinstance(config, DistillConfig):
         named["teacher_model"] = config.teacher_model
-    in_catalog = [*load_models(paths).models]
-    allowed = {"", _MEMORY, *in_catalog, *([config.model] if config.tokenizer else ())}
+    catalog = [*load_models(paths).models]
+    allowed = {"", MEMORY_MODEL, *catalog, *([config.model] if config.tokenizer else ())}
     for key, model in named.items():
         if model not in allowed and "/" not in model:
             raise ConfigError(
-                f"{source}: {key} is {model!r}, but configs/models.yaml has {', '.join(in_catalog)}; name one of them, or"
+                f"{source}: {key} is {model!r}, but configs/models.yaml has {', '.join(catalog)}; name one of them, or"
                 " one of a service with its slash, such as 'Qwen/Qwen3-8B'; for any other one, set `tokenizer` too"
             )
 
@@ -82,12 +72,8 @@ def recipes_named(config: TinkerTrainingConfig) -> dict[str, str]:
 
 
 def check_recipe(paths: Paths, name: str) -> None:
-    """Refuse a configuration that cannot be loaded, or names a model or another recipe that there is not.
-
-    Raises:
-        ConfigError: it is such a one.
-    """
-    names = configured(paths)
+    """Raise ConfigError where a recipe cannot be loaded, or names a model or another recipe that there is not."""
+    names = recipe_names(paths)
     config = load_recipe(paths, name)
     check_models(config, paths, str(paths.configs / "recipes" / f"{name}.yaml"))
     for key, recipe in recipes_named(config).items():
@@ -96,12 +82,8 @@ def check_recipe(paths: Paths, name: str) -> None:
             raise ConfigError(f"{folder / f'{name}.yaml'}: {key} is {recipe!r}, but {folder} has {', '.join(names)}")
 
 
-def restored(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:
-    """Return the configuration that was written down as `values`.
-
-    Raises:
-        ConfigError: as `load_recipe`.
-    """
+def restore_config(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:
+    """Return the configuration that was written down as `values`; ConfigError as of `load_recipe`."""
     return validate(values, _config_of(values, source), source)
 
 

@@ -1,12 +1,11 @@
 """`rl_grpo`: answers to tasks are rewarded by what the sandbox makes of them, and learned from in groups.
 
-Rewards are those of trajectories (`trajectories.reward`): 1 for the wanted text by a general action, less for one that
-memorises or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One that the sandbox
-says nothing about is left out. Advantages are those of `recipes.groups`; the loss is that of `loss`
-(https://tinker-docs.thinkingmachines.ai/losses), `-(p / p_drawn) * advantage` by default, summed over tokens.
+Rewards are those of trajectories (`rollouts.reward`): 1 for the target text by a general action, less for one that
+memorizes or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One that the sandbox
+says nothing about is left out. Advantages are those of `recipes.rollouts`; the loss is that of `loss`
+(https://tinker-docs.thinkingmachines.ai/losses), `-(p / p_sampled) * advantage` by default, summed over tokens.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -20,11 +19,10 @@ from graftline.rollouts.reward import RewardWeights, rl_reward
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.sandbox.base import Sandbox
-from graftline.training.answers import Drawn
-from graftline.training.examples import read_lines_of
-from graftline.training.recipes.base import Example, Gradients, OpenSandbox, Training, TrainingData
-from graftline.training.recipes.rollouts import GroupConfig, Rollouts, Scored, learn, look, policy_loss
-from graftline.training.service import Trainer, TrainingService
+from graftline.training.answers import SampledAnswer
+from graftline.training.examples import Example, TrainingData, read_objects
+from graftline.training.recipes.base import OpenSandbox
+from graftline.training.recipes.rollouts import GroupConfig, GroupRecipe, Rollouts, Scored
 
 
 class RlGrpoConfig(GroupConfig):
@@ -37,45 +35,32 @@ class RlGrpoConfig(GroupConfig):
     weights: RewardWeights = RewardWeights()
 
 
-class RlGrpo:
+class RlGrpo(GroupRecipe):
     """The recipe; an example is a task."""
 
     def __init__(self, config: RlGrpoConfig, open_sandbox: OpenSandbox) -> None:
-        self._config, self._open_sandbox = config, open_sandbox
-        self._rollouts: Rollouts
+        self._config: RlGrpoConfig = config
+        self._open_sandbox = open_sandbox
         self._prompt: Prompt
 
     def load(self, root: Path, tokenizer: Any) -> TrainingData:
         config = self._config
         self._rollouts = Rollouts(config, tokenizer)
         self._prompt = load_prompt(Paths(root).configs, config.prompt)
-        held_out = self._asked(root / config.held_out) if config.held_out else []
-        return self._rollouts.load(root, self._asked(root / config.dataset), held_out)
-
-    def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
-        return {}
-
-    def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
-        return learn(self._config, self._rollouts, training, step, batch, self._score)
-
-    def loss(self, answer: Any, sent: Gradients, batch: Sequence[int]) -> float:
-        return policy_loss(answer, sent)
-
-    def look(self, training: Training, examples: Sequence[Example]) -> float:
-        return look(self._rollouts, training, examples, self._score)
+        held_out = self._questions(root / config.held_out) if config.held_out else []
+        return self._rollouts.load(root, self._questions(root / config.dataset), held_out)
 
     @cached_property
     def _sandbox(self) -> Sandbox:
         return self._open_sandbox()
 
-    def _score(self, example: Example, answer: Drawn) -> Scored:
-        found = grade_answer(
-            example.item, answer.text, self._prompt.settings.answer, self._sandbox, self._config.weights
-        )
-        return Scored(rl_reward(found.answer is not None, found.reward), found.reward.cause)
+    def score(self, example: Example, answer: SampledAnswer) -> Scored:
+        answer_format = self._prompt.settings.answer
+        graded = grade_answer(example.item, answer.text, answer_format, self._sandbox, self._config.weights)
+        return Scored(rl_reward(graded.answer is not None, graded.reward), graded.reward.cause)
 
-    def _asked(self, path: Path) -> list[tuple[Any, Task]]:
-        tasks = [_task(row, path, number) for number, row in enumerate(read_lines_of(path), 1)]
+    def _questions(self, path: Path) -> list[tuple[Any, Task]]:
+        tasks = [_task(row, path, number) for number, row in enumerate(read_objects(path), 1)]
         return [(first_question(task, self._prompt), task) for task in tasks]
 
 
@@ -84,8 +69,8 @@ def _task(row: Any, path: Path, number: int) -> Task:
         return Task.model_validate(row)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        location = ".".join(map(str, first["loc"]))
         raise DataError(
-            f"{path}, line {number}: is no task ({where}: {first['msg']}); tasks are below data/tasks, and what"
+            f"{path}, line {number}: is no task ({location}: {first['msg']}); tasks are below data/tasks, and what"
             " `sft_dataset` makes of a recipe of this kind"
         ) from None

@@ -1,30 +1,47 @@
-"""What recipes share whose answers are drawn while training goes on: `rl_grpo`, `srl` and `distill`.
+"""What recipes share whose answers are sampled while training goes on: `rl_grpo`, `srl` and `distill`.
 
-Before every step the weights are saved as they are, and answers drawn from them: all is on-policy. A step is sent when its
+Before every step the weights are saved as they are, and answers sampled from them: all is on-policy. A step is sent when its
 answers are there, so that steps are not sent ahead of each other, whatever `submit_ahead` says.
+
+The first two reward answers in groups, of the same question. The advantage of an answer is its reward less the mean of its
+group, over their standard deviation (GRPO: Shao et al., DeepSeekMath, 2024, https://arxiv.org/abs/2402.03300, section 4.1), or
+as it is (Liu et al., Understanding R1-Zero-Like Training, 2025, https://arxiv.org/abs/2503.20783). It is that of each of its
+tokens. Groups without contrast have no gradient and are left out (dynamic sampling: Yu et al., DAPO, 2025,
+https://arxiv.org/abs/2503.14476). A reward that is not known is neither good nor bad: its answer is left out, and the mean is
+that of the others.
+
+Axes: B questions of a batch, G answers to a question.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from graftline.core.errors import DataError, TrainingError
 from graftline.core.hashing import digest
-from graftline.training.answers import Drawing, Drawn, Questions, policy_datum, prompt_datum
-from graftline.training.recipes.base import Example, Gradients, Training, TrainingData
-from graftline.training.service import Sampler
+from graftline.training.answers import AnswerSampling, Questions, SampledAnswer, policy_datum, prompt_datum
+from graftline.training.examples import Example, TrainingData
+from graftline.training.recipes.base import Gradients, Training
 from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tinker import TinkerSDKClient
+
+if TYPE_CHECKING:
+    from tinker import SamplingClient, TrainingClient
 
 logger = logging.getLogger(__name__)
 
 _SAMPLER_TTL_S = 3600
+_MIN_DEVIATION = 1e-6
+
+Rows = Sequence[tuple[Sequence[Mapping[str, str]], Any]]
+"""Questions as chats, each with what else a recipe needs of it."""
 
 
 class RolloutConfig(TinkerTrainingConfig):
@@ -35,29 +52,24 @@ class RolloutConfig(TinkerTrainingConfig):
     temperature: float = Field(default=1.0, gt=0, le=2)
     sampling_seed: int = Field(default=0, ge=0)
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
-    """Of the policy; the last two hold back tokens that have become much more or less probable since they were drawn."""
-
-    @property
-    def drawing(self) -> Drawing:
-        """How answers are drawn."""
-        return Drawing(self.answer_tokens, self.temperature, self.group_size)
+    """Of the policy; the last two hold back tokens that have become much more or less probable since they were sampled."""
 
 
-Rows = Sequence[tuple[Sequence[Mapping[str, str]], Any]]
-"""Questions as chats, each with what else a recipe needs of it."""
+class GroupConfig(RolloutConfig):
+    """What recipes with rewards have beside what all rollouts have."""
+
+    group_size: int = Field(default=8, ge=2, le=1024)
+    """Answers to each question."""
+    is_scaled: bool = True
+    """Whether advantages are divided by the standard deviation of their group."""
 
 
 class Rollouts:
-    """Draws answers, and sends what is learned of them."""
+    """Samples answers, and sends what is learned of them."""
 
     def __init__(self, config: RolloutConfig, tokenizer: Any) -> None:
         self._config, self.questions = config, Questions(config.renderer, tokenizer)
         self._numbers = count()
-
-    @property
-    def answer_tokens(self) -> int:
-        """Of an answer, at most."""
-        return self._config.answer_tokens
 
     def load(self, root: Path, train: Rows, held_out: Rows) -> TrainingData:
         """Return questions as data; what is no chat, or longer than `max_tokens`, is dropped and counted."""
@@ -84,35 +96,42 @@ class Rollouts:
                 most = self._config.group_size * (len(tokens) + self._config.answer_tokens)
                 yield Example((prompt_datum(tokens),), most, 0, item)
 
-    def draw(self, training: Training, step: int, batch: Sequence[int]) -> list[list[Drawn]]:
-        """Return the answers that the model as it is gives to the questions of `batch`.
-
-        Raises:
-            TrainingError: the backend does not give them.
-        """
+    def sample_step(self, training: Training, step: int, batch: Sequence[int]) -> list[list[SampledAnswer]]:
+        """Return the answers that the model as it is gives to the questions of `batch`."""
         seeds = [int(digest([self._config.sampling_seed, step, number])[:7], 16) for number in batch]
-        return self.answers(training, training.examples(batch), seeds, f"step {step}")
+        return self.sample(training, training.examples(batch), seeds, f"the answers of step {step}")
 
-    def answers(
-        self, training: Training, examples: Sequence[Example], seeds: Sequence[int], where: str
-    ) -> list[list[Drawn]]:
-        """Return the answers that the model as it is gives to `examples`, each with a seed of its own.
+    def sample(
+        self, training: Training, examples: Sequence[Example], seeds: Sequence[int], subject: str
+    ) -> list[list[SampledAnswer]]:
+        """Return the answers that the model as it is gives to `examples`, each with a seed of its own."""
+        config = self._config
+        sampling = AnswerSampling(config.answer_tokens, config.temperature, config.group_size)
+        return self._ask(training, examples, sampling, seeds, "rollouts", subject)
 
-        Raises:
-            TrainingError: the backend does not give them.
-        """
+    def most_probable(self, training: Training, examples: Sequence[Example], subject: str) -> list[SampledAnswer]:
+        """Return the most probable answer to each of `examples`."""
+        sampling = AnswerSampling(self._config.answer_tokens)
+        answers = self._ask(training, examples, sampling, [0] * len(examples), "look", subject)
+        return [answer for [answer] in answers]
+
+    def _ask(
+        self,
+        training: Training,
+        examples: Sequence[Example],
+        sampling: AnswerSampling,
+        seeds: Sequence[int],
+        name: str,
+        subject: str,
+    ) -> list[list[SampledAnswer]]:
         prompts = [prompt_of(example) for example in examples]
-        with self.model_as_it_is(training, "rollouts") as sampler:
-            asked = self.questions.ask(sampler, prompts, self._config.drawing, seeds)
-            return self.questions.drawn(training.service, asked, f"the answers of {where}")
+        with self._current_model(training, name) as sampler:
+            futures = self.questions.ask(sampler, prompts, sampling, seeds)
+            return self.questions.wait(training.service, futures, subject)
 
     @contextmanager
-    def model_as_it_is(self, training: Training, name: str) -> Iterator[Sampler]:
-        """Yield what samples from the weights after the steps that were sent; they are kept meanwhile.
-
-        Raises:
-            TrainingError: the backend does not save them.
-        """
+    def _current_model(self, training: Training, name: str) -> "Iterator[SamplingClient]":
+        """Yield what samples from the weights after the steps that were sent; they are kept meanwhile."""
         service = training.service
         # a run that is killed, or fails meanwhile, leaves them, so they expire; and a name is used once
         future = training.trainer.save_weights_for_sampler(f"{name}-{next(self._numbers):06}", _SAMPLER_TTL_S)
@@ -126,18 +145,18 @@ class Rollouts:
     def send(
         self,
         training: Training,
-        learned: Sequence[tuple[Example, Drawn, Sequence[float]]],
+        lessons: Sequence[tuple[Example, SampledAnswer, Sequence[float]]],
         metrics: Mapping[str, float],
-        drawn: Sequence[tuple[Example, Sequence[Drawn]]],
+        sampled: Sequence[tuple[Example, Sequence[SampledAnswer]]],
     ) -> Gradients:
-        """Send the answers in `learned`, each with the advantages of its tokens; `drawn` are all there were."""
-        tokens = sum(len(prompt_of(example)) * len(some) + _length(some) for example, some in drawn)
-        found = {**metrics, "answer_tokens": _length([one for _, some in drawn for one in some])}
-        if not learned:
-            return Gradients(None, tokens, 0, found)
-        datums = [policy_datum(prompt_of(example), answer, values) for example, answer, values in learned]
+        """Send the answers in `lessons`, each with the advantages of its tokens; `sampled` are all there were."""
+        tokens = sum(len(prompt_of(example)) * len(answers) + _length(answers) for example, answers in sampled)
+        all_metrics = {**metrics, "answer_tokens": sum(_length(answers) for _, answers in sampled)}
+        if not lessons:
+            return Gradients(None, tokens, 0, all_metrics)
+        datums = [policy_datum(prompt_of(example), answer, advantages) for example, answer, advantages in lessons]
         future = training.trainer.forward_backward(datums, self._config.loss)
-        return Gradients(future, tokens, _length([answer for _, answer, _ in learned]), found)
+        return Gradients(future, tokens, _length([answer for _, answer, _ in lessons]), all_metrics)
 
 
 def prompt_of(example: Example) -> list[int]:
@@ -147,16 +166,21 @@ def prompt_of(example: Example) -> list[int]:
     return [*datum.model_input.to_ints(), int(last[-1])]
 
 
-def policy_loss(answer: Any, sent: Gradients) -> float:
-    """Return the mean loss over the tokens that were learned from."""
-    return float(answer.metrics["loss:sum"]) / sent.trained_tokens
-
-
-def _length(answers: Sequence[Drawn]) -> int:
+def _length(answers: Sequence[SampledAnswer]) -> int:
     return sum(len(answer.tokens) for answer in answers)
 
 
-_LEAST_DEVIATION = 1e-6
+class RolloutRecipe:
+    """The part of a recipe that all of these have."""
+
+    _rollouts: Rollouts
+
+    def prepare(self, service: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
+        return {}
+
+    def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
+        """Return the mean loss over the tokens that were learned from."""
+        return float(output.metrics["loss:sum"]) / gradients.trained_tokens
 
 
 class Scored(NamedTuple):
@@ -167,86 +191,64 @@ class Scored(NamedTuple):
     cause: str
 
 
-Score = Callable[[Example, Drawn], Scored]
-"""Says what an answer is worth; the same answer is worth the same."""
+class GroupRecipe(RolloutRecipe):
+    """A recipe that rewards answers, and learns from how those to the same question differ."""
+
+    _config: GroupConfig
+
+    def score(self, example: Example, answer: SampledAnswer) -> Scored:
+        """Return what an answer is worth; the same answer is worth the same."""
+        raise NotImplementedError
+
+    def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
+        examples = training.examples(batch)
+        answers_BG = self._rollouts.sample_step(training, step, batch)
+        scores_BG = [self._scores(example, answers) for example, answers in zip(examples, answers_BG, strict=True)]
+        scores = [score for group in scores_BG for score in group]
+        causes = Counter(score.cause for score in scores)
+        mean = _mean_reward(scores, f"step {step}")
+        lessons: list[tuple[Example, SampledAnswer, list[float]]] = []
+        contrasts = 0
+        for example, answers_G, scores_G in zip(examples, answers_BG, scores_BG, strict=True):
+            advantages_G = group_advantages([score.value for score in scores_G], self._config.is_scaled)
+            contrasts += advantages_G is not None
+            for answer, advantage in zip(answers_G, advantages_G or (), strict=bool(advantages_G)):
+                if advantage is not None and answer.tokens:
+                    lessons.append((example, answer, [advantage] * len(answer.tokens)))
+        metrics = {
+            "reward": mean,
+            "groups_with_contrast": contrasts / len(batch),
+            **{f"answers.{cause}": float(count) for cause, count in sorted(causes.items())},
+        }
+        return self._rollouts.send(training, lessons, metrics, [*zip(examples, answers_BG, strict=True)])
+
+    def evaluate(self, training: Training, examples: Sequence[Example]) -> float:
+        """Return 1 less the mean reward of the most probable answers to `examples`."""
+        answers = self._rollouts.most_probable(training, examples, "answers to held-out questions")
+        scores = [self.score(example, answer) for example, answer in zip(examples, answers, strict=True)]
+        return 1.0 - _mean_reward(scores, "the look at held-out questions")
+
+    def _scores(self, example: Example, answers: Sequence[SampledAnswer]) -> list[Scored]:
+        # a model that has learnt says the same again and again, and to grade it takes the sandbox a while
+        first = {answer.text: answer for answer in answers}
+        scores = {text: self.score(example, answer) for text, answer in first.items()}
+        return [scores[answer.text] for answer in answers]
 
 
-class GroupConfig(RolloutConfig):
-    """What these two recipes have beside what all rollouts have."""
-
-    group_size: int = Field(default=8, ge=2, le=1024)
-    """Answers to each question."""
-    is_scaled: bool = True
-    """Whether advantages are divided by the standard deviation of their group."""
-
-
-def learn(
-    config: GroupConfig, rollouts: Rollouts, training: Training, step: int, batch: Sequence[int], score: Score
-) -> Gradients:
-    """Draw answers, score them, and send what is to be learned of them.
-
-    Raises:
-        TrainingError: the backend does not answer, or nothing is known of any answer.
-        SandboxError: the sandbox failed.
-    """
-    examples = training.examples(batch)
-    drawn = rollouts.draw(training, step, batch)
-    rewards = [_scores(example, answers, score) for example, answers in zip(examples, drawn, strict=True)]
-    scores = [one for group in rewards for one in group]
-    causes = Counter(one.cause for one in scores)
-    mean = _mean_reward(scores, f"step {step}")
-    learned: list[tuple[Example, Drawn, list[float]]] = []
-    contrasts = 0
-    for example, answers, group in zip(examples, drawn, rewards, strict=True):
-        advantages = group_advantages([reward.value for reward in group], config.is_scaled)
-        contrasts += advantages is not None
-        for answer, advantage in zip(answers, advantages or (), strict=bool(advantages)):
-            if advantage is not None and answer.tokens:
-                learned.append((example, answer, [advantage] * len(answer.tokens)))
-    metrics = {
-        "reward": mean,
-        "groups_with_contrast": contrasts / len(batch),
-        **{f"answers.{cause}": float(count) for cause, count in sorted(causes.items())},
-    }
-    return rollouts.send(training, learned, metrics, [*zip(examples, drawn, strict=True)])
+def _mean_reward(scores: Sequence[Scored], subject: str) -> float:
+    values = [score.value for score in scores if score.value is not None]
+    if not values:
+        causes = Counter(score.cause for score in scores)
+        listing = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
+        raise TrainingError(f"{subject}: nothing is known of any answer ({listing}); mend the machine, and resume")
+    return fmean(values)
 
 
-def look(rollouts: Rollouts, training: Training, examples: Sequence[Example], score: Score) -> float:
-    """Return 1 less the mean reward of the most probable answers to `examples`.
-
-    Raises:
-        TrainingError, SandboxError: as `learn`.
-    """
-    drawing = Drawing(rollouts.answer_tokens)
-    prompts = [prompt_of(example) for example in examples]
-    with rollouts.model_as_it_is(training, "look") as sampler:
-        asked = rollouts.questions.ask(sampler, prompts, drawing, [0] * len(examples))
-        answers = rollouts.questions.drawn(training.service, asked, "answers to held-out questions")
-    scores = [score(example, answer) for example, [answer] in zip(examples, answers, strict=True)]
-    return 1.0 - _mean_reward(scores, "the look at held-out questions")
-
-
-def _scores(example: Example, answers: Sequence[Drawn], score: Score) -> list[Scored]:
-    # a model that has learnt says the same again and again, and to grade it takes the sandbox a while
-    first = {answer.text: answer for answer in answers}
-    found = {text: score(example, answer) for text, answer in first.items()}
-    return [found[answer.text] for answer in answers]
-
-
-def _mean_reward(scores: Sequence[Scored], where: str) -> float:
-    known = [one.value for one in scores if one.value is not None]
-    if not known:
-        causes = Counter(one.cause for one in scores)
-        said = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
-        raise TrainingError(f"{where}: nothing is known of any answer ({said}); mend the machine, and resume")
-    return fmean(known)
-
-
-def group_advantages(rewards: Sequence[float | None], is_scaled: bool) -> list[float | None] | None:
+def group_advantages(rewards_G: Sequence[float | None], is_scaled: bool) -> list[float | None] | None:
     """Return the advantage of each reward of a group; None for one that is not known, and where all known are the same."""
-    known = [reward for reward in rewards if reward is not None]
-    deviation = pstdev(known) if known else 0.0
-    if deviation < _LEAST_DEVIATION:
+    values = [reward for reward in rewards_G if reward is not None]
+    deviation = pstdev(values) if values else 0.0
+    if deviation < _MIN_DEVIATION:
         return None
-    mean, scale = fmean(known), deviation if is_scaled else 1.0
-    return [None if reward is None else (reward - mean) / scale for reward in rewards]
+    mean, scale = fmean(values), deviation if is_scaled else 1.0
+    return [None if reward is None else (reward - mean) / scale for reward in rewards_G]

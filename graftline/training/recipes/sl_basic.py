@@ -6,13 +6,16 @@ The loss of a batch is the sum over its tokens of `-weight * log p(token)`, weig
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from graftline.training.datums import Rendered, TrainOn, render_all, trained_tokens
-from graftline.training.examples import read_rows
-from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
-from graftline.training.service import Trainer, TrainingService
+from graftline.training.datums import Rendered, TrainOn, count_trained_tokens, render_all
+from graftline.training.examples import Example, TrainingData, read_rows
+from graftline.training.recipes.base import Gradients, Training, gradients_of, mean_nll
 from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tinker import TinkerSDKClient
+
+if TYPE_CHECKING:
+    from tinker import TrainingClient
 
 
 class SlBasicConfig(TinkerTrainingConfig):
@@ -20,7 +23,7 @@ class SlBasicConfig(TinkerTrainingConfig):
 
     recipe: Literal["sl_basic"] = "sl_basic"
     train_on: TrainOn = "last_assistant_message"
-    """Earlier answers of exported chats are shots, and what was tried and was wrong."""
+    """Earlier answers of exported chats are shots, and attempts that were wrong."""
 
 
 class SlBasic:
@@ -30,8 +33,8 @@ class SlBasic:
         self._config = config
 
     def load(self, root: Path, tokenizer: Any) -> TrainingData:
-        train = self._rendered(root / self._config.dataset, tokenizer)
-        held_out = self._rendered(root / self._config.held_out, tokenizer) if self._config.held_out else None
+        train = self._render(root / self._config.dataset, tokenizer)
+        held_out = self._render(root / self._config.held_out, tokenizer) if self._config.held_out else None
         return TrainingData(
             train=_examples(train),
             held_out=_examples(held_out) if held_out else [],
@@ -40,25 +43,25 @@ class SlBasic:
             too_long=train.too_long,
         )
 
-    def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
+    def prepare(self, service: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
         return {}
 
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
         examples = training.examples(batch)
         future = training.trainer.forward_backward([example.datums[0] for example in examples], "cross_entropy")
-        return sent(examples, future)
+        return gradients_of(examples, future)
 
-    def loss(self, answer: Any, sent: Gradients, batch: Sequence[int]) -> float:
-        return float(answer.metrics["loss:sum"]) / sent.trained_tokens
+    def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
+        return float(output.metrics["loss:sum"]) / gradients.trained_tokens
 
-    def look(self, training: Training, examples: Sequence[Example]) -> float:
+    def evaluate(self, training: Training, examples: Sequence[Example]) -> float:
         return mean_nll(training.service, training.trainer, examples)
 
-    def _rendered(self, path: Path, tokenizer: Any) -> Rendered:
+    def _render(self, path: Path, tokenizer: Any) -> Rendered:
         config = self._config
         chats = [row["messages"] for row in read_rows(path, "messages", "sft")]
         return render_all(chats, tokenizer, config.renderer, config.train_on, config.max_tokens)
 
 
 def _examples(rendered: Rendered) -> list[Example]:
-    return [Example((datum,), datum.model_input.length, trained_tokens(datum)) for datum in rendered.datums]
+    return [Example((datum,), datum.model_input.length, count_trained_tokens(datum)) for datum in rendered.datums]

@@ -12,7 +12,7 @@ from graftline.llm.memory import MemoryChatModel
 from graftline.pipeline.sampled_solver import SampledSolver
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.training.answers import Questions
-from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from tests.eval_cases import RIGHT, case
 from tests.training_root import CHECKOUT
 
@@ -92,7 +92,7 @@ def test_who_needs_no_more_replies_does_not_wait_for_all(prompt: Prompt) -> None
 def test_a_model_of_the_training_service_answers_all_attempts_at_a_task_together(prompt: Prompt) -> None:
     with MemoryTrainingService(0) as service:
         sampler = service.sampling_client(base_model="smollm2-135m")
-        rendered = Questions("qwen3_instruct", service.tokenizer)
+        rendered = Questions("qwen3_instruct", memory_tokenizer())
         asked = SampledSolver(service, sampler, rendered, prompt, Sampling(0.8, 8), at_once=2)
         found, again = [*asked.replies(questions(3))], [*asked.replies(questions(3))]
 
@@ -111,7 +111,7 @@ def test_a_model_of_the_training_service_answers_all_attempts_at_a_task_together
 def test_what_is_asked_again_comes_out_as_if_all_was_asked_for(prompt: Prompt) -> None:
     with MemoryTrainingService(0) as service:
         sampler = service.sampling_client(base_model="smollm2-135m")
-        rendered = Questions("qwen3_instruct", service.tokenizer)
+        rendered = Questions("qwen3_instruct", memory_tokenizer())
         asked = SampledSolver(service, sampler, rendered, prompt, Sampling(0.8, 8), model="smollm2-135m")
         whole = [*asked.replies(questions(3))]
         some = [one for one in questions(3) if one.attempt > 1]

@@ -17,7 +17,7 @@ from graftline.pipeline.provenance.audit import audit
 from graftline.pipeline.provenance.rows import standing, training_rows, with_sources
 from graftline.pipeline.provenance.trace import Ancestry, State, ancestry, dot, mermaid
 from graftline.training.adapter import download_adapter
-from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs
 from graftline.training.train import MEMORY_OUTPUT, train_on_tinker
@@ -48,7 +48,7 @@ def trained(root: Path, recipe: str, run_id: str, **changes: Any) -> Path:
             config,
             output_dir=root / MEMORY_OUTPUT,
             root=root,
-            tokenizer=service.tokenizer,
+            tokenizer=memory_tokenizer(),
             service=service,
             run_id=run_id,
         )

@@ -16,7 +16,7 @@ from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.testing.datasets import MemoryDatasetStore
-from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.memory import MemoryTrainingService
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.runs import Runs
 from tests.pages import CHECKOUT
@@ -168,6 +168,7 @@ def test_a_recipe_is_trained_in_this_process(root: Path) -> None:
         "_meta.json",
         "adapter_config.json",
         "adapter_model.safetensors",
+        "facts.json",
     ]
     again = Runtime.run("sl_basic", LITTLE, **given)
     assert (again.result.run, again.adapter, len(seen)) == (run, done.adapter, 9)

@@ -87,8 +87,8 @@ def test_an_adapter_says_what_it_is_and_loads_as_one_of_peft(adapted: Paths, rec
     assert (run.status, run.backend, record.inputs) == ("done", "memory", {"sft_dataset": dataset.identity})
     assert (record.config["model"], record.config["backend"]) == ("memory", "memory")
     assert sorted(record.files) == [
-        "README.md", "adapter_config.json", "adapter_model.safetensors", "evaluation.json", "solved.jsonl",
-        "steps.jsonl",
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "evaluation.json", "facts.json",
+        "solved.jsonl", "steps.jsonl",
     ]  # fmt: skip
     held_out, tasks = rows(adapted, recipe, "held_out"), rows(adapted, recipe, "tasks")
     assert dataset.counts["rows"] == record.counts["examples"] == len(rows(adapted, recipe, "train"))

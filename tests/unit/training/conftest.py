@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,17 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.unit.training.tiny_model import make_tiny_model
 
     return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny-qwen3")
+
+
+@pytest.fixture(scope="module")
+def memory_service() -> Iterator[Any]:
+    """The tiny random model that is served in this process, shared by the tests of a module."""
+    for library in ("tinker", "tinker_cookbook", "torch", "peft", "uvicorn"):
+        pytest.importorskip(library, reason=EXTRA)
+    from graftline.training.memory import MemoryTrainingService
+
+    with MemoryTrainingService(seed=1) as service:
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graftline.training.local import bfloat16
-from graftline.training.local.engine import precision_of
+from graftline.training.local.engine import _precision
 
 LARGEST = "ONEDNN_MAX_CPU_ISA"
 
@@ -49,8 +49,8 @@ def test_what_is_clearly_faster_is_taken(
     gain: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried_by(f"echo {gain}", tmp_path, monkeypatch)
-    assert (bfloat16.gain_of_bfloat16(), precision_of("auto", "cpu")) == (float(gain), precision)
-    assert (precision_of("bfloat16", "cpu"), precision_of("float32", "cpu")) == ("bfloat16", "float32")
+    assert (bfloat16.gain_of_bfloat16(), _precision("auto", "cpu")) == (float(gain), precision)
+    assert (_precision("bfloat16", "cpu"), _precision("float32", "cpu")) == ("bfloat16", "float32")
     assert LARGEST not in os.environ
 
 
@@ -66,4 +66,4 @@ def test_a_machine_that_ends_who_uses_what_it_names_is_used_without(
 
 def test_a_machine_that_cannot_takes_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried_by("kill -ILL $$", tmp_path, monkeypatch)
-    assert (bfloat16.gain_of_bfloat16(), precision_of("auto", "cpu"), LARGEST in os.environ) == (0.0, "float32", False)
+    assert (bfloat16.gain_of_bfloat16(), _precision("auto", "cpu"), LARGEST in os.environ) == (0.0, "float32", False)

@@ -57,7 +57,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk(**options: Any) -> AsyncIterator[Desk]:
-    calls = Calls(**{"most_together": 16, **options})
+    calls = Calls(**{"max_shared_weight": 16, **options})
     calls.start()
     found = Desk(calls)
     try:
@@ -116,7 +116,7 @@ def test_what_waits_for_a_call_that_never_comes_is_refused_and_those_after_it_ar
         assert desk.done == ["run/1", "run/6"]
         assert lost == ["run"]
 
-    played(scenario, lost_s=SOON_S, lost=lost.append)
+    played(scenario, lost_s=SOON_S, on_lost=lost.append)
 
 
 def test_a_call_that_comes_late_is_not_lost() -> None:
@@ -132,7 +132,7 @@ def test_a_call_that_comes_late_is_not_lost() -> None:
         assert desk.done == [f"run/{number}" for number in range(1, 5)]
         assert lost == []
 
-    played(scenario, lost_s=LONG_S, lost=lost.append)
+    played(scenario, lost_s=LONG_S, on_lost=lost.append)
 
 
 def test_a_call_that_is_made_again_is_the_same_call() -> None:
@@ -252,7 +252,7 @@ def test_neighbors_that_want_the_same_are_done_together(
         assert desk.done == together
         assert answers == [("done", {"did": str(number)}) for number in range(len(asked))]
 
-    played(scenario, most_together=4)
+    played(scenario, max_shared_weight=4)
 
 
 def test_shared_calls_do_not_overtake_others() -> None:
@@ -309,7 +309,7 @@ def test_answers_that_nobody_fetched_for_long_are_forgotten() -> None:
         with pytest.raises(DataError, match="call 1 of run was answered long ago"):
             desk.submit("run/1", "run", 1)
 
-    played(scenario, kept_s=0.0)
+    played(scenario, keep_s=0.0)
 
 
 def test_only_so_many_answers_are_kept() -> None:
@@ -319,7 +319,7 @@ def test_only_so_many_answers_are_kept() -> None:
 
         assert [name for name in "abcdef" if desk.calls.get(name)] == ["c", "d", "e", "f"]
 
-    played(scenario, kept=3)
+    played(scenario, max_kept=3)
 
 
 def test_calls_of_a_run_that_is_forgotten_are_cancelled_and_its_numbers_begin_again() -> None:
@@ -355,14 +355,14 @@ def test_stopping_ends_after_the_call_that_is_worked_on() -> None:
     played(scenario)
 
 
-def test_who_is_let_go_learns_that_the_call_has_not_ended() -> None:
+def test_a_released_waiter_learns_that_the_call_has_not_ended() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.close_gate()
         call = desk.submit("one")
         waiting = asyncio.create_task(desk.calls.wait(call, LONG_S))
         await asyncio.sleep(SOON_S)
 
-        desk.calls.let_go()
+        desk.calls.release_waiters()
 
         assert not await asyncio.wait_for(waiting, LONG_S / 4)
         assert await desk.ended(call) == [("done", {"did": "one"})]

@@ -15,7 +15,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.core.record import RECORD_NAME
-from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound, now
+from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound, utc_now
 
 BEGIN = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 HOUR_S, YEARS_S = 3600, 10 * 365 * 24 * 3600
@@ -63,7 +63,7 @@ def content(store: CheckpointStore, checkpoint: Checkpoint) -> str:
 
 
 def paths(store: CheckpointStore, run_id: str | None = None) -> list[str]:
-    return [one["tinker_path"] for one in store.described(run_id)]
+    return [one["tinker_path"] for one in store.list_checkpoints(run_id)]
 
 
 def remains(root: Path) -> list[str]:
@@ -78,7 +78,7 @@ def remains(root: Path) -> list[str]:
 def test_a_checkpoint_is_described_as_the_sdk_wants_it(store: CheckpointStore) -> None:
     one = written(store, ttl_s=HOUR_S, user_metadata={"step": "8"})
 
-    assert store.described() == [
+    assert store.list_checkpoints() == [
         {
             "checkpoint_id": "weights/one",
             "checkpoint_type": "training",
@@ -98,7 +98,7 @@ def test_another_process_finds_what_was_written(store: CheckpointStore, tmp_path
     one = written(store, ttl_s=HOUR_S)
     store.set_public(one, True)
 
-    assert CheckpointStore(tmp_path, time).described() == store.described()
+    assert CheckpointStore(tmp_path, time).list_checkpoints() == store.list_checkpoints()
 
 
 def test_a_name_is_given_once_unless_it_is_to_be_overwritten(store: CheckpointStore) -> None:
@@ -120,7 +120,7 @@ def test_what_overwrites_a_checkpoint_takes_its_place_even_within_the_same_momen
     written(store, content="second", may_replace=True)
 
     assert content(store, one) == "second"
-    [found] = store.described()
+    [found] = store.list_checkpoints()
     assert (found["public"], found["expires_at"], found["size_bytes"]) == (False, None, 6)
 
 
@@ -131,12 +131,12 @@ def test_what_fails_to_overwrite_a_checkpoint_leaves_it_as_it_was(store: Checkpo
 
     one = written(store, ttl_s=HOUR_S)
     store.set_public(one, True)
-    before = store.described()
+    before = store.list_checkpoints()
 
     with pytest.raises(DataError, match="the run is not in memory"):
         store.write(one, fail, may_replace=True)
 
-    assert store.described() == before
+    assert store.list_checkpoints() == before
     assert content(store, one) == "first"
 
 
@@ -147,7 +147,7 @@ def test_what_fails_to_be_written_is_not_there(store: CheckpointStore) -> None:
     with pytest.raises(DataError):
         store.write(one := store.at(RUN, "weights", "one"), fail)
 
-    assert store.described() == []
+    assert store.list_checkpoints() == []
     written(store)
     assert content(store, one) == "first"
 
@@ -182,10 +182,10 @@ def test_whether_others_may_read_it_can_be_changed(store: CheckpointStore) -> No
     one = written(store, ttl_s=HOUR_S)
 
     store.set_public(one, True)
-    assert store.described()[0]["public"] is True
+    assert store.list_checkpoints()[0]["public"] is True
     store.set_public(one, False)
 
-    [found] = store.described()
+    [found] = store.list_checkpoints()
     assert (found["public"], found["expires_at"]) == (False, "2026-11-22T10:30:00+00:00")
 
 
@@ -202,7 +202,7 @@ def test_a_time_to_live_out_of_range_is_refused(store: CheckpointStore, seconds:
     with pytest.raises(DataError, match=f"^{message}$"):
         written(store, "two", ttl_s=seconds)
 
-    assert [(found["tinker_path"], found["expires_at"]) for found in store.described()] == [(one.uri, None)]
+    assert [(found["tinker_path"], found["expires_at"]) for found in store.list_checkpoints()] == [(one.uri, None)]
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, YEARS_S])
@@ -259,7 +259,7 @@ def test_only_what_has_expired_is_swept(store: CheckpointStore, tmp_path: Path, 
 
 
 def test_time_has_fractions_so_that_checkpoints_of_one_second_have_an_order() -> None:
-    assert any(now().microsecond for _ in range(3))
+    assert any(utc_now().microsecond for _ in range(3))
 
 
 # what is wrong on disk
@@ -328,7 +328,7 @@ def make(folder):
 if sys.argv[2] == "before its record is written":
     building.write_atomically = killed
 elif sys.argv[2] == "before it takes its place":
-    building._take_place = killed
+    building._publish = killed
 elif sys.argv[2] == "while it takes the place of another":
     rename = Path.rename
     Path.rename = lambda self, target: killed() if ".partial-" in self.name else rename(self, target)

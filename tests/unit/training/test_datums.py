@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.errors import ConfigError, DataError, ModelError
+from graftline.core.errors import ConfigError, ModelError
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.exports.chats import sft_rows
 from graftline.rollouts.state.state import StateUpdate
@@ -21,12 +21,9 @@ from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.datums import (
     Rendered,
-    known_renderers,
+    chat_fault,
     load_tokenizer,
     render_all,
-    render_chat_example,
-    trajectory_datums,
-    trajectory_messages,
 )
 from tests.unit.rollouts.test_listening_attempts import MISSED, OLD, attempted
 
@@ -65,6 +62,11 @@ def plan(tokenizer: Any, *pieces: Piece) -> tuple[list[int], list[int], list[flo
     return tokens[:-1], tokens[1:], weights[1:]
 
 
+def render(chat: Any, tokenizer: Any, renderer: str = "role_colon", **options: Any) -> Any:
+    [datum] = render_all([chat], tokenizer, renderer, **options).datums
+    return datum
+
+
 def held(datum: Any) -> tuple[list[int], list[int], list[float]]:
     inputs = datum.loss_fn_inputs
     assert set(inputs) == {"target_tokens", "weights"}
@@ -72,7 +74,7 @@ def held(datum: Any) -> tuple[list[int], list[int], list[float]]:
 
 
 def test_role_colon_writes_roles_and_trains_on_the_answer_and_its_end(tokenizer: Any) -> None:
-    assert held(render_chat_example(CHAT, tokenizer)) == plan(
+    assert held(render(CHAT, tokenizer)) == plan(
         tokenizer,
         ("System:", 0),
         (" Be brief.\n\n", 0),
@@ -104,7 +106,7 @@ def test_role_colon_trains_on_all_answers_of_a_chat_in_one_datum(tokenizer: Any)
 
 
 def test_the_last_answer_alone_can_be_trained_on(tokenizer: Any) -> None:
-    datum = render_chat_example(TALK, tokenizer, train_on="last_assistant_message")
+    datum = render(TALK, tokenizer, train_on="last_assistant_message")
     trained = [token for token, weight in zip(*held(datum)[1:], strict=True) if weight]
     assert trained == ids(tokenizer, " Before noon.\n\n") + ids(tokenizer, "User:")
 
@@ -120,7 +122,7 @@ def qwen3_answer(content: str) -> list[Piece]:
 
 
 def test_qwen3_marks_turns_and_trains_on_the_answer_with_its_empty_thoughts(tokenizer: Any) -> None:
-    assert held(render_chat_example(CHAT, tokenizer, "qwen3")) == plan(
+    assert held(render(CHAT, tokenizer, "qwen3")) == plan(
         tokenizer,
         *qwen3_turn("system", "Be brief."),
         *qwen3_turn("user", "Who finishes the letter?"),
@@ -144,14 +146,8 @@ def test_qwen3_trains_on_every_answer_as_it_would_be_given(tokenizer: Any) -> No
 
 def test_the_name_of_a_control_token_in_a_text_is_no_control_token_to_qwen3(tokenizer: Any) -> None:
     chat = [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "Yes."}]
-    tokens = held(render_chat_example(chat, tokenizer, "qwen3"))[0]
+    tokens = held(render(chat, tokenizer, "qwen3"))[0]
     assert tokens.count(tokenizer.get_added_vocab()["<|im_end|>"]) == 1
-
-
-def test_renderers_are_known_by_each_of_their_names() -> None:
-    assert {"role_colon", "llama3", "qwen3", "deepseek_v3", "deepseekv3", "gpt_oss_no_sysprompt"} <= {
-        *known_renderers()
-    }
 
 
 def test_an_unknown_renderer_is_refused_with_those_that_are_known(tokenizer: Any) -> None:
@@ -179,7 +175,7 @@ def test_a_renderer_whose_tokens_the_tokenizer_lacks_is_refused(
     with pytest.raises(
         ConfigError, match=rf"^renderer '{renderer}' does not suit tokenizer '{tiny_model}'.*{lacking}.*role_colon$"
     ):
-        render_chat_example(CHAT, tokenizer, renderer)
+        render(CHAT, tokenizer, renderer)
 
 
 BAD_CHATS: Sequence[tuple[Any, str]] = [
@@ -196,29 +192,25 @@ BAD_CHATS: Sequence[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("chat", "said"), BAD_CHATS)
 def test_what_is_no_chat_is_refused_and_counted(tokenizer: Any, chat: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        render_chat_example(chat, tokenizer)
+    assert said in chat_fault(chat)
     assert render_all([chat, CHAT], tokenizer).dropped == Counter(bad_chat=1)
 
 
 def test_a_chat_without_an_answer_teaches_nothing(tokenizer: Any) -> None:
-    with pytest.raises(DataError, match="no message of the assistant"):
-        render_chat_example(CHAT[:2], tokenizer)
     for renderer in ("role_colon", "qwen3"):
         assert render_all([CHAT[:2]], tokenizer, renderer) == Rendered((), 0, 0, Counter(no_target=1))
 
 
 def test_a_chat_that_ends_with_a_question_has_no_last_answer(tokenizer: Any) -> None:
-    with pytest.raises(DataError, match="no token of the chat has a weight with train_on='last_assistant_message'"):
-        render_chat_example(TALK[:4], tokenizer, train_on="last_assistant_message")
+    rendered = render_all([TALK[:4]], tokenizer, train_on="last_assistant_message")
+    assert rendered.dropped == Counter(no_target=1)
     assert render_all([TALK[:4]], tokenizer).dropped == Counter()
 
 
-def test_an_example_that_is_too_long_is_refused_with_both_numbers(tokenizer: Any) -> None:
-    length = len(held(render_chat_example(CHAT, tokenizer))[0]) + 1
-    render_chat_example(CHAT, tokenizer, max_tokens=length)
-    with pytest.raises(DataError, match=rf"^the chat has {length} tokens, but at most {length - 1} are allowed$"):
-        render_chat_example(CHAT, tokenizer, max_tokens=length - 1)
+def test_an_example_that_is_too_long_is_dropped_with_its_length(tokenizer: Any) -> None:
+    length = len(held(render(CHAT, tokenizer))[0]) + 1
+    render(CHAT, tokenizer, max_tokens=length)
+    assert render_all([CHAT], tokenizer, max_tokens=length - 1).too_long == (length,)
 
 
 def test_thoughts_are_refused_by_a_renderer_that_tells_the_model_not_to_think(tokenizer: Any) -> None:
@@ -276,22 +268,12 @@ def trajectories_of(task: Task) -> list[Trajectory]:
     return [collect(task, GoldTeacher(), MemorySandbox(), RolloutConfig()), failed]
 
 
-def test_datums_are_made_of_the_chats_of_the_sft_export(task: Task, checkout: Path, tokenizer: Any) -> None:
-    prompt, trajectories = load_prompt(checkout / "configs", "small"), trajectories_of(task)
-    chats = list(trajectory_messages(trajectories, prompt))
-    assert chats == [row["messages"] for row in sft_rows(trajectories, prompt)]
-    rendered = trajectory_datums(trajectories, prompt, tokenizer)
-    wanted = render_all(chats, tokenizer, train_on="last_assistant_message")
-    assert len(rendered.datums) == 1
-    assert [held(datum) for datum in rendered.datums] == [held(datum) for datum in wanted.datums]
-
-
 def test_of_a_verified_step_the_answer_alone_is_trained_on(task: Task, checkout: Path, tokenizer: Any) -> None:
     prompt = load_prompt(checkout / "configs", "small")
-    [chat] = trajectory_messages(trajectories_of(task), prompt)
+    [chat] = [row["messages"] for row in sft_rows(trajectories_of(task), prompt)]
     # the shots are answers, too
     assert [message["role"] for message in chat].count("assistant") > 1
-    [datum] = trajectory_datums(trajectories_of(task), prompt, tokenizer, "qwen3_instruct").datums
+    datum = render(chat, tokenizer, "qwen3_instruct", train_on="last_assistant_message")
     trained = [token for token, weight in zip(*held(datum)[1:], strict=True) if weight]
     assert tokenizer.decode(trained) == chat[-1]["content"] + "<|im_end|>"
     assert json.loads(chat[-1]["content"])["action"] == {"pattern": "old($A)", "rewrite": "x($A)"}

@@ -140,16 +140,6 @@ def test_the_ratio_of_gspo_is_that_of_the_sequence_and_not_of_what_goes_through_
     assert metrics["loss:sum"] == pytest.approx(by_hand, rel=1e-5)
 
 
-def test_two_calls_add_up_to_the_gradients_of_one(engine: Engine) -> None:
-    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
-    expected = gradients(engine, "run")
-
-    engine.forward_backward("run", BATCH[:1], "cross_entropy", {}, True)
-    engine.forward_backward("run", BATCH[1:], "cross_entropy", {}, True)
-
-    assert gradients(engine, "run") == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.mark.parametrize("tokens", [1, 80, 10_000])
 def test_passes_of_any_size_find_the_same(engine: Engine, tiny_model: Path, tmp_path: Path, tokens: int) -> None:
     batch = [*BATCH, example(3), example(40, 1)]
@@ -167,13 +157,6 @@ def test_passes_of_any_size_find_the_same(engine: Engine, tiny_model: Path, tmp_
     assert gradients(other, "run") == pytest.approx(slopes, abs=1e-4)
 
 
-def test_the_loss_is_the_sum_over_all_tokens_of_all_examples(engine: Engine) -> None:
-    found, metrics = engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
-
-    by_hand = -sum(float(p @ one.inputs["weights"].numpy()) for p, one in zip(found, BATCH, strict=True))
-    assert metrics == {"loss:sum": pytest.approx(by_hand, rel=1e-5)}
-
-
 def test_tokens_without_weight_are_told_their_logprobs_all_the_same(engine: Engine) -> None:
     heavy = example(30, weights=np.ones(30))
     light = example(30, weights=np.arange(30) >= 25)
@@ -183,17 +166,6 @@ def test_tokens_without_weight_are_told_their_logprobs_all_the_same(engine: Engi
 
     assert found == pytest.approx(expected, abs=1e-5)
     assert metrics == {"loss:sum": pytest.approx(-float(expected[25:].sum()), rel=1e-5)}
-
-
-def test_a_new_adapter_changes_nothing(shared_engine: Engine, plain: Any) -> None:
-    shared_engine.create("other", SHAPE)
-    half = [replace(one, inputs={**one.inputs, "weights": (one.inputs["weights"] > 0.5).float()}) for one in BATCH]
-
-    found, _ = shared_engine.forward_backward("other", half, "cross_entropy", {}, True)
-
-    shared_engine.forget("other")
-    for one, values in zip(half, found, strict=True):
-        assert values == pytest.approx(teacher_forced(plain, one), abs=1e-4)
 
 
 def test_several_targets_for_one_token_are_as_good_as_one(engine: Engine) -> None:
@@ -214,12 +186,6 @@ def test_several_targets_for_one_token_are_as_good_as_one(engine: Engine) -> Non
     assert found.shape == (6, 2)
     assert found[:, 0] == pytest.approx(expected, abs=1e-5)
     assert gradients(engine, "run") == pytest.approx(slopes, abs=1e-5)
-
-
-def test_looking_leaves_no_gradients(engine: Engine) -> None:
-    logprobs(engine, "run")
-
-    assert gradients(engine, "run").tolist() == [0.0] * len(gradients(engine, "run"))
 
 
 # steps
@@ -269,27 +235,6 @@ def test_a_step_without_gradients_is_taken_with_zeros(engine: Engine) -> None:
 
     assert metrics == {"grad_norm:mean": 0.0, "optimizer_step:mean": 1.0}
     assert np.array_equal(weights(engine, "other"), before)
-
-
-@pytest.mark.parametrize(
-    ("spoiling", "message"),
-    [
-        ({"weights": [math.nan] * 9}, "the loss is nan; lower the learning rate, or look at the weights of the datums"),
-        ({"weights": [math.inf] * 9}, "the loss is inf; lower the learning rate, or look at the weights of the datums"),
-    ],
-)
-def test_no_step_is_taken_with_half_of_the_gradients(engine: Engine, spoiling: Mapping[str, Any], message: str) -> None:
-    before = weights(engine, "run")
-    # after it in the batch, yet before it in the order of their lengths: its gradients are there already
-    batch = [example(9, **spoiling), example(2)]
-
-    with pytest.raises(DataError) as refused:
-        engine.forward_backward("run", batch * 60, "cross_entropy", {}, True)
-    with pytest.raises(DataError, match="no step is taken, for forward_backward failed before it"):
-        engine.optim_step("run", learning_rate=1.0)
-
-    assert str(refused.value) == message
-    assert np.array_equal(weights(engine, "run"), before)
 
 
 def test_no_step_is_taken_with_gradients_that_are_not_finite(engine: Engine) -> None:
@@ -430,20 +375,6 @@ def test_matrices_may_be_multiplied_in_half_the_precision(engine: Engine, tiny_m
 
 
 # checkpoints
-
-
-def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_been(engine: Engine, tmp_path: Path) -> None:
-    train(engine, "run", steps=2)
-    engine.save("run", tmp_path, with_optimizer=True)
-
-    run = engine.load("copy", tmp_path, with_optimizer=True)
-
-    assert run.steps == 3
-    for steps in (0, 1, 2):
-        train(engine, "run", steps=steps)
-        train(engine, "copy", steps=steps)
-        assert np.array_equal(weights(engine, "copy"), weights(engine, "run"))
-        assert np.array_equal(logprobs(engine, "copy"), logprobs(engine, "run"))
 
 
 def test_another_process_goes_on_from_a_checkpoint_too(engine: Engine, tiny_model: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME
 from graftline.pipeline.recipe_models import resolved
 from graftline.training.adapter import CONFIG, WEIGHTS, download_adapter
-from graftline.training.local.checkpoints import CheckpointStore, now
+from graftline.training.local.checkpoints import CheckpointStore, utc_now
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun
@@ -58,7 +58,7 @@ class Followed:
 
     def expire(self, path: str) -> None:
         """Have the checkpoint at `path` be one whose time was over a day ago."""
-        store = CheckpointStore(self.server.root, lambda: now() - timedelta(days=8))
+        store = CheckpointStore(self.server.root, lambda: utc_now() - timedelta(days=8))
         store.set_ttl(store.parse(path), WEEK_S)
 
 
@@ -70,7 +70,7 @@ def followed(tmp_path: Path, tiny_model: Path, tinker_server: Any) -> Iterator[F
 
 def test_the_last_checkpoint_of_a_run_that_is_done_never_expires(followed: Followed) -> None:
     assert [checkpoint.expires_at is None for checkpoint in followed.first.checkpoints] == [False, True]
-    store = CheckpointStore(followed.server.root, lambda: now() + timedelta(days=365))
+    store = CheckpointStore(followed.server.root, lambda: utc_now() + timedelta(days=365))
     kept = [store.has(store.parse(checkpoint.path)) for checkpoint in followed.first.checkpoints]
     assert kept == [False, True]
 

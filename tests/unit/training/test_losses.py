@@ -15,12 +15,12 @@ import torch
 from graftline.training.local.losses import (
     LOSSES,
     check_inputs,
-    checked_options,
     chosen_logprobs,
     has_gradient,
+    input_names,
+    loss_options,
     loss_sum,
     sequence_log_ratio,
-    used_inputs,
 )
 
 LN2 = math.log(2)
@@ -47,7 +47,7 @@ def loss_and_slope(loss: str, given: dict[str, Any], options: dict[str, float]) 
     tensors = inputs(given)
     if loss == "gspo":
         tensors["sequence_log_ratio"] = sequence_log_ratio(logprobs, tensors)
-    value = loss_sum(loss, checked_options(loss, options), logprobs, tensors)
+    value = loss_sum(loss, loss_options(loss, options), logprobs, tensors)
     value.backward()
     return float(value.detach()), logprobs.grad.tolist()
 
@@ -156,7 +156,7 @@ def test_tokens_without_a_gradient_are_exactly_those_that_need_none(loss: str) -
     ],
 )
 def test_options_have_defaults(loss: str, options: dict[str, float], expected: dict[str, float]) -> None:
-    assert checked_options(loss, options) == expected
+    assert loss_options(loss, options) == expected
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_options_have_defaults(loss: str, options: dict[str, float], expected: d
 )
 def test_options_that_a_loss_does_not_have_are_refused(loss: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(DataError) as refused:
-        checked_options(loss, options)
+        loss_options(loss, options)
 
     assert str(refused.value) == message
 
@@ -187,7 +187,7 @@ def test_inputs_that_a_loss_does_not_use_are_not_looked_at(loss: str) -> None:
 
     check_inputs(loss, given, 2)
 
-    assert {"temperature", "weights"}.isdisjoint(used_inputs(loss, given))
+    assert {"temperature", "weights"}.isdisjoint(input_names(loss, given))
 
 
 @pytest.mark.parametrize(

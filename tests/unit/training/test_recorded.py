@@ -94,12 +94,12 @@ def test_a_datum_that_is_not_what_was_recorded_is_refused(
 
 def test_a_recording_lasts_for_a_day_after_its_last_use(recordings: Recordings, clock: Clock) -> None:
     clock.now = 0.9 * DAY_S
-    assert recordings.tokens(Span("s/0", True, 0, 2)).tolist() == [8, 9]
+    assert recordings.get("s/0").tokens.tolist() == [8, 9]
     clock.now = 1.8 * DAY_S
     recordings.record("s/1", [5], [6], [-1.0])
-    assert recordings.tokens(Span("s/0", False, 0, 3)).tolist() == [5, 6, 7]
+    assert recordings.get("s/0").prompt.tolist() == [5, 6, 7]
 
     clock.now = 2.9 * DAY_S
 
     with pytest.raises(DataError, match="sequence 's/0' is not recorded in this session"):
-        recordings.tokens(Span("s/0", True, 0, 2))
+        recordings.get("s/0")

@@ -1,5 +1,6 @@
 """What is learned of drawn answers, by hand: advantages, datums, and which way a step goes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -7,12 +8,18 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import TrainingError
-from graftline.training.answers import Drawn, Questions, policy_datum
-from graftline.training.memory.service import MemoryTrainingService
-from graftline.training.memory.tokenizer import MemoryTokenizer
+from graftline.training.answers import Questions, SampledAnswer, policy_datum
+from graftline.training.memory import memory_tokenizer
 from graftline.training.recipes.base import Example, Training
 from graftline.training.recipes.rl_grpo import RlGrpoConfig
-from graftline.training.recipes.rollouts import Rollouts, Scored, group_advantages, learn, look, policy_loss, prompt_of
+from graftline.training.recipes.rollouts import (
+    GroupRecipe,
+    RolloutRecipe,
+    Rollouts,
+    Scored,
+    group_advantages,
+    prompt_of,
+)
 from tests.unit.training.answering import LITERAL, MISSES, RIGHT, UNREADABLE, AnsweringTokenizer, write_tasks
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
@@ -56,7 +63,7 @@ def test_advantages_are_those_within_the_group(
 
 
 def test_a_datum_has_the_numbers_of_an_answer_where_its_tokens_are_predicted() -> None:
-    datum = policy_datum([5, 6, 7], Drawn([8, 9], [-0.5, -0.25], "xy"), [2.0, 3.0])
+    datum = policy_datum([5, 6, 7], SampledAnswer([8, 9], [-0.5, -0.25], "xy"), [2.0, 3.0])
     inputs = {name: one.to_numpy().tolist() for name, one in datum.loss_fn_inputs.items()}
     # after 7 comes 8, after 8 comes 9; before that nothing is learned
     assert datum.model_input.to_ints() == [5, 6, 7, 8]
@@ -78,7 +85,7 @@ def test_a_datum_has_the_numbers_of_an_answer_where_its_tokens_are_predicted() -
     ],
 )
 def test_the_text_of_an_answer_keeps_its_thoughts_apart(renderer: str, said: str, text: str) -> None:
-    tokenizer = MemoryTokenizer()
+    tokenizer = memory_tokenizer()
     assert Questions(renderer, tokenizer).text(tokenizer.encode(said)) == text
 
 
@@ -100,31 +107,38 @@ class Watched:
 class Room:
     """A model of the memory service, and questions to it."""
 
-    def __init__(self, root: Path, **changes: Any) -> None:
+    def __init__(self, root: Path, service: Any, **changes: Any) -> None:
         write_tasks(root)
         values = {"model": "m", "dataset": "data/tasks.jsonl", "group_size": 32, "answer_tokens": 1, **changes}
         self.config = RlGrpoConfig(**values)
-        self.tokenizer = AnsweringTokenizer(MemoryTokenizer())
+        self.tokenizer = AnsweringTokenizer(memory_tokenizer())
         self.rollouts = Rollouts(self.config, self.tokenizer)
-        self.service = MemoryTrainingService(seed=1)
+        self.service = service
         self.trainer = Watched(self.service.create_training_client("m", 8, 0))
         data = self.rollouts.load(root, [(CHAT, None), (CHAT, None)], [])
         self.training = Training("one", self.service, self.trainer, data, {})
 
-    def learn(self, scores: dict[str, float | None]) -> Any:
-        def score(example: Example, answer: Drawn) -> Scored:
-            return Scored(scores[answer.text], "scripted")
+    def recipe(self, score: Callable[[str], Scored]) -> GroupRecipe:
+        class Scripted(GroupRecipe):
+            _config, _rollouts = self.config, self.rollouts
 
-        return learn(self.config, self.rollouts, self.training, 0, [0, 1], score)
+            def score(self, example: Example, answer: SampledAnswer) -> Scored:
+                return score(answer.text)
+
+        return Scripted()
+
+    def learn(self, scores: dict[str, float | None]) -> Any:
+        recipe = self.recipe(lambda text: Scored(scores[text], "scripted"))
+        return recipe.gradients(self.training, 0, [0, 1])
 
     def said(self, datum: Any) -> str:
         return self.rollouts.questions.text(datum.loss_fn_inputs["target_tokens"].data[-1:])
 
 
-def test_what_is_known_is_learned_from_and_nothing_else(tmp_path: Path) -> None:
-    room = Room(tmp_path)
+def test_what_is_known_is_learned_from_and_nothing_else(tmp_path: Path, memory_service: Any) -> None:
+    room = Room(tmp_path, memory_service)
     gradients = room.learn(SCORES)
-    drawn = room.rollouts.draw(room.training, 0, [0, 1])
+    drawn = room.rollouts.sample_step(room.training, 0, [0, 1])
     groups = [[SCORES[answer.text] for answer in group] for group in drawn]
     assert all(None in group and 1.0 in group for group in groups)
     known = [[value for value in group if value is not None] for group in groups]
@@ -152,38 +166,39 @@ def test_what_is_known_is_learned_from_and_nothing_else(tmp_path: Path) -> None:
     assert (gradients.tokens, gradients.trained_tokens) == (answers * (len(prompt) + 1), len(wanted))
 
 
-def test_groups_without_contrast_are_not_learned_from(tmp_path: Path) -> None:
-    room = Room(tmp_path)
+def test_groups_without_contrast_are_not_learned_from(tmp_path: Path, memory_service: Any) -> None:
+    room = Room(tmp_path, memory_service)
     gradients = room.learn(dict.fromkeys(SCORES, 0.25))
     assert (gradients.future, gradients.trained_tokens, room.trainer.sent) == (None, 0, [])
     assert (gradients.metrics["reward"], gradients.metrics["groups_with_contrast"]) == (0.25, 0.0)
 
 
-def test_a_step_of_which_nothing_is_known_is_an_error(tmp_path: Path) -> None:
-    room = Room(tmp_path)
+def test_a_step_of_which_nothing_is_known_is_an_error(tmp_path: Path, memory_service: Any) -> None:
+    room = Room(tmp_path, memory_service)
     with pytest.raises(TrainingError) as error:
         room.learn(dict.fromkeys(SCORES, None))
     assert str(error.value) == "step 0: nothing is known of any answer (64 scripted); mend the machine, and resume"
     with pytest.raises(TrainingError, match=r"^the look at held-out questions: nothing is known of any answer"):
-        look(room.rollouts, room.training, room.training.data.train, lambda example, answer: Scored(None, "gone"))
+        room.recipe(lambda text: Scored(None, "gone")).evaluate(room.training, room.training.data.train)
 
 
 @pytest.mark.parametrize("loss", ["importance_sampling", "ppo", "cispo"])
-def test_a_step_makes_the_rewarded_answer_more_probable(tmp_path: Path, loss: str) -> None:
+def test_a_step_makes_the_rewarded_answer_more_probable(tmp_path: Path, memory_service: Any, loss: str) -> None:
     from tinker import types
 
-    room = Room(tmp_path, loss=loss)
+    room = Room(tmp_path, memory_service, loss=loss)
     gradients = room.learn({**SCORES, MISSES: 0.0})
     answer = room.service.result(gradients.future, "gradients")
     if loss != "cispo":
         # each ratio is 1 before the first step, and the advantages of a group come to 0
-        assert policy_loss(answer, gradients) == pytest.approx(0.0, abs=1e-6)
+        assert RolloutRecipe().loss(answer, gradients, [0, 1]) == pytest.approx(0.0, abs=1e-6)
     forward = [one["logprobs"].data[-1] for one in answer.loss_fn_outputs]
     assert forward == pytest.approx([datum.loss_fn_inputs["logprobs"].data[-1] for datum in room.trainer.sent])
     before = probabilities(room)
     room.trainer.optim_step(types.AdamParams(learning_rate=0.01)).result()
     after = probabilities(room)
-    assert (after[RIGHT] > before[RIGHT], after[UNREADABLE] < before[UNREADABLE]) == (True, True)
+    assert after[RIGHT] > before[RIGHT]
+    assert after[UNREADABLE] / after[RIGHT] < before[UNREADABLE] / before[RIGHT]
 
 
 def probabilities(room: Room) -> dict[str, float]:
@@ -191,7 +206,7 @@ def probabilities(room: Room) -> dict[str, float]:
     from tinker import types
 
     prompt = prompt_of(room.training.data.train[0])
-    tokens = range(room.tokenizer.vocab_size)
+    tokens = range(len(memory_tokenizer()))
     datum = types.Datum(
         model_input=types.ModelInput.from_ints(prompt[-1:]),
         loss_fn_inputs={
@@ -207,26 +222,25 @@ def probabilities(room: Room) -> dict[str, float]:
     return found
 
 
-def test_answers_are_drawn_from_the_model_as_it_is_and_nothing_stays(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    with room.rollouts.model_as_it_is(room.training, "look") as sampler:
-        assert sampler is not None
+def test_answers_are_drawn_from_the_model_as_it_is_and_nothing_stays(tmp_path: Path, memory_service: Any) -> None:
+    room = Room(tmp_path, memory_service)
+    assert len(room.rollouts.most_probable(room.training, room.training.data.train, "answers")) == 2
     path = f"tinker://{room.trainer.model_id}/sampler_weights/look-000000"
     with pytest.raises(TrainingError) as error:
         room.service.weights_info(path)
     assert error.value.status == 404
 
 
-def test_an_answer_is_graded_once_in_its_group(tmp_path: Path) -> None:
-    room = Room(tmp_path)
+def test_an_answer_is_graded_once_in_its_group(tmp_path: Path, memory_service: Any) -> None:
+    room = Room(tmp_path, memory_service)
     asked: list[str] = []
 
-    def score(example: Example, answer: Drawn) -> Scored:
-        asked.append(answer.text)
-        return Scored(SCORES[answer.text], "scripted")
+    def score(text: str) -> Scored:
+        asked.append(text)
+        return Scored(SCORES[text], "scripted")
 
-    learn(room.config, room.rollouts, room.training, 0, [0, 1], score)
-    drawn = room.rollouts.draw(
+    room.recipe(score).gradients(room.training, 0, [0, 1])
+    drawn = room.rollouts.sample_step(
         Training("one", room.service, room.service.create_training_client("m", 8, 0), room.training.data, {}), 0, [0, 1]
     )
     assert asked == [text for group in drawn for text in dict.fromkeys(answer.text for answer in group)]

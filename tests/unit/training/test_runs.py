@@ -71,17 +71,17 @@ def test_steps_are_taken_back_and_a_torn_line_is_none(tmp_path: Path) -> None:
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
-    with runs.alone("one"), pytest.raises(ConfigError, match="is being trained by another process"), runs.alone("one"):
+    with runs.lock("one"), pytest.raises(ConfigError, match="is being trained by another process"), runs.lock("one"):
         pass
     assert opened_below(tmp_path) == 0
-    with runs.alone("one"):
+    with runs.lock("one"):
         assert opened_below(tmp_path) == 1
     assert opened_below(tmp_path) == 0
 
 
 def test_a_run_whose_process_is_gone_is_interrupted_whatever_its_record_says(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
-    with runs.alone("one"):
+    with runs.lock("one"):
         assert runs.state(run()) == RunState("running")
     found = runs.state(run(next_step=7))
     assert found.status == "interrupted"
@@ -97,7 +97,7 @@ def test_of_a_run_of_another_machine_is_told_what_is_known(tmp_path: Path) -> No
     assert found.status == "unknown"
     assert "last trained on the machine 'far'; whether it still is cannot be seen from here" in found.detail
     assert runs.state(elsewhere, host="far").status == "interrupted"
-    with runs.alone("one"):  # as a lock of a file system that several machines share
+    with runs.lock("one"):  # as a lock of a file system that several machines share
         assert runs.state(elsewhere, host="here").status == "running"
 
 
@@ -116,7 +116,7 @@ def test_who_looks_whether_a_run_is_trained_keeps_nobody_from_training_it(tmp_pa
     runs = Runs(tmp_path)
     assert not runs.is_trained("a")
     assert not (tmp_path / "runs").exists()
-    with runs.alone("a"):
+    with runs.lock("a"):
         assert runs.is_trained("a")
     assert not runs.is_trained("a")
     # as of a look that has not ended yet
@@ -124,6 +124,6 @@ def test_who_looks_whether_a_run_is_trained_keeps_nobody_from_training_it(tmp_pa
         fcntl.flock(looked, fcntl.LOCK_SH)
         ending = Timer(0.05, lambda: fcntl.flock(looked, fcntl.LOCK_UN))
         ending.start()
-        with runs.alone("a"):
+        with runs.lock("a"):
             assert runs.is_trained("a")
         ending.join()

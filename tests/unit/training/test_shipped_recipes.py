@@ -11,12 +11,12 @@ from graftline.core.paths import Paths
 from graftline.pipeline.provenance.audit import audit
 from graftline.pipeline.runtime import description_of
 from graftline.rollouts.teachers.prompt import load_prompt
-from graftline.training.recipes.open import check_recipe, configured, load_recipe
+from graftline.training.recipes.open import check_recipe, load_recipe, recipe_names
 from tests.pages import CHECKOUT
 from tests.recipes import write_recipe
 
 PATHS = Paths(CHECKOUT)
-RECIPES = {name: load_recipe(PATHS, name) for name in configured(PATHS)}
+RECIPES = {name: load_recipe(PATHS, name) for name in recipe_names(PATHS)}
 
 
 def test_every_recipe_says_what_tells_it_from_the_others() -> None:

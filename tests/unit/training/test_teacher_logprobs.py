@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import ConfigError, TrainingError
-from graftline.training.memory.service import MemoryTrainingService
-from graftline.training.memory.tokenizer import MemoryTokenizer
+from graftline.training.memory import memory_tokenizer
 from graftline.training.recipes.distill import ActorTeacher, BackendTeacher
 from tests.completions_server import CompletionsServer, Fault
 from tests.unit.training.test_policy_recipes import Room, write_tasks
@@ -28,29 +27,26 @@ def write_fleet(root: Path, urls: Sequence[str], **changes: Any) -> None:
 
 
 @pytest.fixture
-def service() -> Iterator[MemoryTrainingService]:
-    with MemoryTrainingService(seed=1) as found:
-        yield found
+def service(memory_service: Any) -> Any:
+    return memory_service
 
 
 @pytest.fixture
-def server(service: MemoryTrainingService) -> Iterator[CompletionsServer]:
+def server(service: Any) -> Iterator[CompletionsServer]:
     """What the table of the memory service thinks."""
     teacher = BackendTeacher(service, None, "memory")
-    tokenizer = service.tokenizer
-    with CompletionsServer(
-        lambda tokens: teacher.logprobs([tokens])[0], tokenizer.decode, tokenizer.vocab_size
-    ) as found:
+    tokenizer = memory_tokenizer()
+    with CompletionsServer(lambda tokens: teacher.logprobs([tokens])[0], tokenizer.decode, len(tokenizer)) as found:
         yield found
 
 
 def actor_teacher(root: Path, *servers: CompletionsServer, deadline_s: float = 20.0, **changes: Any) -> ActorTeacher:
     write_fleet(root, [server.url for server in servers], **changes)
-    return ActorTeacher("teachers", root, MemoryTokenizer(), deadline_s)
+    return ActorTeacher("teachers", root, memory_tokenizer(), deadline_s)
 
 
 def test_a_server_says_what_the_backend_says_of_the_same_model(
-    service: MemoryTrainingService, server: CompletionsServer, tmp_path: Path
+    service: Any, server: CompletionsServer, tmp_path: Path
 ) -> None:
     found = actor_teacher(tmp_path, server).logprobs(SEQUENCES)
     assert [len(one) for one in found] == [3, 1, 4]
@@ -67,7 +63,7 @@ def test_a_server_says_what_the_backend_says_of_the_same_model(
 def test_sequences_are_dealt_out_and_come_back_in_order(server: CompletionsServer, tmp_path: Path) -> None:
     # the first server is slow
     server.faults = [Fault(silent_s=0.2)]
-    with CompletionsServer(lambda tokens: [-1.0] * (len(tokens) - 1), MemoryTokenizer().decode) as other:
+    with CompletionsServer(lambda tokens: [-1.0] * (len(tokens) - 1), memory_tokenizer().decode) as other:
         found = actor_teacher(tmp_path, server, other).logprobs(SEQUENCES)
     assert [one["prompt"] for one in other.asked] == [SEQUENCES[1]]
     assert (found[1], [len(one) for one in found]) == ([-1.0], [3, 1, 4])
@@ -75,7 +71,7 @@ def test_sequences_are_dealt_out_and_come_back_in_order(server: CompletionsServe
 
 def test_no_sequences_need_no_server(tmp_path: Path) -> None:
     write_fleet(tmp_path, ["http://127.0.0.1:9"])
-    assert ActorTeacher("teachers", tmp_path, MemoryTokenizer(), 1.0).logprobs([]) == []
+    assert ActorTeacher("teachers", tmp_path, memory_tokenizer(), 1.0).logprobs([]) == []
 
 
 def without_last(answer: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +124,7 @@ def test_a_server_that_does_not_say_is_an_error(
 def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     write_fleet(tmp_path, ["http://127.0.0.1:9"])
     with pytest.raises(TrainingError, match="teacher one-0: cannot be reached: Connection refused"):
-        ActorTeacher("teachers", tmp_path, MemoryTokenizer(), 5.0).logprobs(SEQUENCES)
+        ActorTeacher("teachers", tmp_path, memory_tokenizer(), 5.0).logprobs(SEQUENCES)
 
 
 def test_a_server_with_another_tokenizer_is_an_error(server: CompletionsServer, tmp_path: Path) -> None:
@@ -146,7 +142,7 @@ def test_a_server_with_another_tokenizer_is_an_error(server: CompletionsServer, 
 
 def test_blanks_and_parts_of_characters_do_not_tell_tokenizers_apart(server: CompletionsServer, tmp_path: Path) -> None:
     shown = {32: "\u2581", 195: "<0xC3>"}
-    server.decode = lambda tokens: shown.get(tokens[0]) or MemoryTokenizer().decode(tokens)
+    server.decode = lambda tokens: shown.get(tokens[0]) or memory_tokenizer().decode(tokens)
     [found] = actor_teacher(tmp_path, server).logprobs([[97, 32, 195, 169, 98, 99]])
     assert len(found) == 5
 
@@ -161,13 +157,13 @@ def test_the_key_of_a_fleet_is_sent(server: CompletionsServer, tmp_path: Path, m
     assert len(actor_teacher(tmp_path, server, api_key="TEACHER_KEY").logprobs(SEQUENCES)) == 3
 
 
-def test_a_fleet_teaches_as_the_same_model_of_the_backend_does(tmp_path: Path) -> None:
+def test_a_fleet_teaches_as_the_same_model_of_the_backend_does(service: Any, tmp_path: Path) -> None:
     write_tasks(tmp_path / "root")
-    room = Room(tmp_path / "root")
+    room = Room(tmp_path / "root", service)
     path = room.teacher()
     teacher = BackendTeacher(room.service, path, None)
     changes = {"answer_tokens": 3, "max_steps": 3, "held_out": ""}
-    tokenizer = MemoryTokenizer()
+    tokenizer = memory_tokenizer()
     room.train("distill", {**changes, "teacher_path": path}, run_id="own", tokenizer=tokenizer)
     with CompletionsServer(lambda tokens: teacher.logprobs([tokens])[0], tokenizer.decode) as server:
         write_fleet(room.root, [server.url])
@@ -182,10 +178,10 @@ def test_a_fleet_teaches_as_the_same_model_of_the_backend_does(tmp_path: Path) -
     assert room.steps("fleet") == room.steps("own") == room.steps("failed")
 
 
-def test_a_fleet_that_is_unknown_ends_a_run_before_its_first_step(tmp_path: Path) -> None:
+def test_a_fleet_that_is_unknown_ends_a_run_before_its_first_step(service: Any, tmp_path: Path) -> None:
     write_tasks(tmp_path / "root")
     write_fleet(tmp_path / "root", ["http://127.0.0.1:9"])
-    room = Room(tmp_path / "root")
+    room = Room(tmp_path / "root", service)
     with pytest.raises(ConfigError, match="fleet 'others' is unknown; known: teachers"):
         room.train("distill", {"teacher_fleet": "others"})
     assert [run.next_step for run in room.runs.all()] == [0]

@@ -27,6 +27,7 @@ from graftline.core.retry import RetryPolicy
 from graftline.core.web import Web
 from graftline.training.adapter import Addresses, ExportedFile, check_adapter, download_adapter
 from graftline.training.examples import read_rows
+from graftline.training.loop import Interrupted
 from graftline.training.recipes.dpo import DpoConfig
 from graftline.training.recipes.open import CONFIGS, load_recipe
 from graftline.training.recipes.sl_basic import SlBasicConfig
@@ -40,12 +41,7 @@ from graftline.training.settings import (
     total_steps,
 )
 from graftline.training.tinker import TinkerSDKClient
-from graftline.training.train import (
-    OUTPUT,
-    Interrupted,
-    TinkerTrainingResult,
-    train_on_tinker,
-)
+from graftline.training.train import OUTPUT, TinkerTrainingResult, train_on_tinker
 from tests.hub_server import Fault, HubServer
 from tests.pages import codes, fences, section, table
 from tests.training_root import chats, write_root
@@ -332,7 +328,7 @@ def test_what_is_preferred_becomes_more_probable_and_goes_on_after_an_interrupti
     assert training.losses("parts") == losses
     # of a run of one step, the model is asked for nothing but its four pairs before it
     training.train(config.model_copy(update={"max_steps": 1}), run_id="short")
-    reference = training.runs.known("short")["reference"]
+    reference = training.runs.load_prepared("short")["reference"]
     assert (len(reference), sum(value is not None for value in reference)) == (24, 8)
     assert training.losses("short") == losses[:1]
 
