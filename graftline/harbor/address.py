@@ -15,6 +15,8 @@ from graftline.core.errors import ConfigError
 URL_VARIABLES = ("GRAFTLINE_HARBOR_URL", "SYNTH_BACKEND_URL")
 KEY_VARIABLES = ("GRAFTLINE_HARBOR_KEY", "SYNTH_API_KEY")
 """In the order of their precedence; the second ones are those that other programs set."""
+DEPLOYMENTS = "/api/harbor/deployments"
+_URL = re.compile(rf"(?P<backend>.+){DEPLOYMENTS}/(?P<deployment>[^/?#]+)/?")
 
 
 def backend_url_of(url: str | None, environment: Mapping[str, str] | None = None) -> str:
@@ -91,10 +93,6 @@ def _without_password(url: str) -> str:
     """Return `url` for a message: what stands before an `@` may be a password."""
     scheme, _, address = url.rpartition("@")
     return f"…@{address}" if scheme else address
-
-
-DEPLOYMENTS = "/api/harbor/deployments"
-_URL = re.compile(rf"(?P<backend>.+){DEPLOYMENTS}/(?P<deployment>[^/?#]+)/?")
 
 
 def deployment_path(deployment_id: str) -> str:

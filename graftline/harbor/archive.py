@@ -25,6 +25,8 @@ from graftline.sandbox.file_names import short
 DOCKERFILE = "Dockerfile"
 MAX_DOCKERFILE_BYTES = 1 << 20
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PARTIAL = re.compile(r"\.([0-9a-f]{64})\.partial-.+")
 _SYNCED_AT_ONCE = 4
 
 
@@ -153,10 +155,6 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_PARTIAL = re.compile(r"\.([0-9a-f]{64})\.partial-.+")
 
 
 class Snapshots:

@@ -22,6 +22,7 @@ from graftline.harbor.service_connection import ServiceConnection
 FULL = 1.0
 """What a solution earns that is right."""
 Fault = Literal["nop_unknown", "oracle_unknown", "oracle_below_full", "nop_reaches_oracle"]
+AGENTS = ("nop", "oracle")
 _TOLERANCE = 1e-6
 """Of rewards that were rounded when they were written."""
 
@@ -150,9 +151,6 @@ def calibration_of(
 def _mean(values: list[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return round(fmean(numbers), 6) if numbers else None
-
-
-AGENTS = ("nop", "oracle")
 
 
 def calibrate(

@@ -33,6 +33,8 @@ REFACTORING_ENTRYPOINT = (
     "python -m graftline.harbor.environments.run_rollout --input /tmp/rollout.json --output /tmp/result.json"
 )
 _TEACHERS: Mapping[IdleAgent, str] = {"nop": "nop", "oracle": "memory"}
+FOLDER = Path("configs/harbor")
+_SUFFIX = ".yaml"
 
 
 class EngineBench(Config):
@@ -293,10 +295,6 @@ def _there(root: Path, path: str, key: str) -> Path:
     if not target.exists():
         raise ConfigError(f"{key}: {path!r} is not there; name a path relative to {root}")
     return target
-
-
-FOLDER = Path("configs/harbor")
-_SUFFIX = ".yaml"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ What is packed is said by `ignore_rules`, what is refused by `context_tree` and 
 """
 
 import base64
+import gzip
+import io
 import logging
 import os
 import stat
-import struct
 import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -26,14 +26,12 @@ from graftline.harbor.secret_finds import Find, find_in_file
 from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
 from graftline.sandbox.file_names import short
 
+logger = logging.getLogger(__name__)
+
 _LEVEL = 4
 _BLOCK = 512
-_PIECE_BYTES, _SAMPLE_BYTES = 1 << 20, 4 << 10
-_LEAST_SAVED = 0.03
-"""Of a sample from its middle; a piece that saves less is not compressed, which would be most of the time of packing."""
-_STORED_BYTES = 65_535
-_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
-_SHOWN_FINDS = 20
+_SHOWN_FINDS, _SHOWN_FILES = 20, 10
+_GENERATED = frozenset({".pyc", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +106,23 @@ class HarborPackager:
         return context_files(folder, rules, self._max_bytes)
 
     def _pack(self, top: Path, files: Sequence[Entry]) -> Package:
-        archive, finds = _Gzip(), list[Find]()
-        for file in files:
-            archive.write(_header(file))
-            if not file.is_folder and file.target is None:
-                content = _content(top, file)
-                if file.path not in self._spec.allow_secrets_in and (find := find_in_file(content, file.path)):
-                    finds.append(find)
-                archive.write(content)
-                archive.write(bytes(-file.size % _BLOCK))
-        archive.write(bytes(2 * _BLOCK))
+        buffer, finds = io.BytesIO(), list[Find]()
+        with gzip.GzipFile("", "wb", _LEVEL, buffer, mtime=0) as archive:
+            for file in files:
+                archive.write(_header(file))
+                if not file.is_folder and file.target is None:
+                    content = _content(top, file)
+                    if file.path not in self._spec.allow_secrets_in and (find := find_in_file(content, file.path)):
+                        finds.append(find)
+                    archive.write(content)
+                    archive.write(bytes(-file.size % _BLOCK))
+            archive.write(bytes(2 * _BLOCK))
+            size = archive.tell()
         _check_finds(top, finds)
-        data = archive.finish()
+        data = buffer.getvalue()
         if len(data) > self._max_bytes:
             raise DataError(f"{top}: has {len(data)} bytes as an archive; at most {self._max_bytes} are accepted")
-        if archive.size > max(FREE_BYTES, MAX_RATIO * len(data)):
+        if size > max(FREE_BYTES, MAX_RATIO * len(data)):
             raise DataError(
                 f"{top}: packs to less than 1/{MAX_RATIO} of its size, which services refuse; leave files out"
             )
@@ -165,56 +165,6 @@ def _check_finds(top: Path, finds: Sequence[Find]) -> None:
         f"{top}: holds what looks like secrets: {'; '.join(map(str, finds[:_SHOWN_FINDS]))}{more}; take them out, or name the"
         " files in allow_secrets_in"
     )
-
-
-class _Gzip:
-    """A gzip file without a name or a time, in memory.
-
-    What does not get smaller is stored as it is (RFC 1951, 3.2.4), between what is compressed.
-    """
-
-    def __init__(self) -> None:
-        self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-        self._parts = [_GZIP_HEADER]
-        self._sum = 0
-        self.size = 0
-
-    def write(self, content: bytes) -> None:
-        self._sum = zlib.crc32(content, self._sum)
-        self.size += len(content)
-        for start in range(0, len(content), _PIECE_BYTES):
-            piece = content[start : start + _PIECE_BYTES]
-            if _is_compressible(piece):
-                self._parts.append(self._deflate.compress(piece))
-            else:
-                # what was compressed ends at a whole byte, and nothing after it refers back over what is stored
-                self._parts.append(self._deflate.flush(zlib.Z_FULL_FLUSH))
-                self._parts.extend(_store(piece))
-
-    def finish(self) -> bytes:
-        """Return the file."""
-        end = struct.pack("<LL", self._sum, self.size & 0xFFFFFFFF)
-        return b"".join([*self._parts, self._deflate.flush(), end])
-
-
-def _is_compressible(piece: bytes) -> bool:
-    if len(piece) < 2 * _SAMPLE_BYTES:
-        return True
-    middle = (len(piece) - _SAMPLE_BYTES) // 2
-    return len(zlib.compress(piece[middle : middle + _SAMPLE_BYTES], 1)) < (1 - _LEAST_SAVED) * _SAMPLE_BYTES
-
-
-def _store(piece: bytes) -> Iterator[bytes]:
-    for start in range(0, len(piece), _STORED_BYTES):
-        block = piece[start : start + _STORED_BYTES]
-        yield struct.pack("<BHH", 0, len(block), len(block) ^ 0xFFFF)
-        yield block
-
-
-logger = logging.getLogger(__name__)
-
-_SHOWN = 10
-_GENERATED = frozenset({".pyc", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 
 
 def context_files(top: Path, rules: IgnoreRules, max_bytes: int) -> list[Entry]:
@@ -269,7 +219,7 @@ def _scan(top: Path, rules: IgnoreRules) -> Iterator[Entry]:
             elif rules.is_denied(path) and not rules.is_excluded(path, is_folder):
                 denied.append(path)
     if denied:
-        shown = ", ".join(map(short, sorted(denied)[:_SHOWN]))
+        shown = ", ".join(map(short, sorted(denied)[:_SHOWN_FILES]))
         logger.warning("%s: %d never packed, as secrets or of a repository: %s", top, len(denied), shown)
 
 

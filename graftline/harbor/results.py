@@ -24,6 +24,7 @@ _CAUSES = {
     SuccessStatus.RUNTIME_ERROR: FailureCause.UNCLASSIFIED,
     SuccessStatus.FAILURE: FailureCause.UNCLASSIFIED,
 }
+_FRAME = re.compile(r"\s*File \".*\", line \d+|\s*at .+:\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,6 @@ def _read_object(raw: bytes | None, limit: int) -> dict[str, Any] | str:
         # no database and no answer can hold half of a surrogate pair
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value if isinstance(value, dict) else "is not an object of JSON"
-
-
-_FRAME = re.compile(r"\s*File \".*\", line \d+|\s*at .+:\d+")
 
 
 def find_message(text: str) -> str:

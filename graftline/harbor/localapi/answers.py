@@ -17,6 +17,10 @@ from graftline.harbor.refusal import RequestError, problem_response
 
 logger = logging.getLogger(__name__)
 
+KEY_VARIABLE = "ENVIRONMENT_API_KEY"
+ALIASES_VARIABLE = "ENVIRONMENT_API_KEY_ALIASES"
+"""Further keys, commas between them: while a key is changed, the old and the new one count."""
+_MOST_GIVEN = 16
 MAX_BODY_BYTES = 8 << 20
 _MAX_FAULTS, _MAX_NAME, _MAX_DIGITS = 20, 64, 18
 _CODES = {404: "not_found", 405: "method_not_allowed"}
@@ -135,12 +139,6 @@ def _invalid(faults: Sequence[ErrorDetails] | Sequence[Any]) -> RequestError:
 
 def _too_large() -> RequestError:
     return RequestError("too_large", f"the body has more than {MAX_BODY_BYTES} bytes; send less")
-
-
-KEY_VARIABLE = "ENVIRONMENT_API_KEY"
-ALIASES_VARIABLE = "ENVIRONMENT_API_KEY_ALIASES"
-"""Further keys, commas between them: while a key is changed, the old and the new one count."""
-_MOST_GIVEN = 16
 
 
 class Keys:

@@ -26,6 +26,13 @@ from graftline.harbor.refusal import ProblemAnswer, RequestError
 
 _MOST_SEEDS = 1000
 _SCHEMAS = "#/components/schemas/"
+_PROBLEMS = {
+    401: "The key is missing or wrong.",
+    404: "No task stands for a seed.",
+    413: f"The body has more than {MAX_BODY_BYTES} bytes.",
+    422: "The request does not fit.",
+    503: "The task app needs a key and has none.",
+}
 Seeds = Annotated[
     list[Annotated[int, Query(ge=0, le=MAX_SEED)]],
     Query(default_factory=list, max_length=_MOST_SEEDS, description="Repeated for several."),
@@ -253,15 +260,6 @@ def _guard(keys: Keys) -> Callable[..., Any]:
         keys.check(request.headers)
 
     return guard
-
-
-_PROBLEMS = {
-    401: "The key is missing or wrong.",
-    404: "No task stands for a seed.",
-    413: f"The body has more than {MAX_BODY_BYTES} bytes.",
-    422: "The request does not fit.",
-    503: "The task app needs a key and has none.",
-}
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -154,7 +154,7 @@ def test_the_bytes_are_the_same_in_every_process_and_whatever_the_disk_says(cont
     assert printed == {base64.b64encode(package(context).archive).decode()}
 
 
-def test_content_that_does_not_get_smaller_is_stored_between_what_does(tmp_path: Path) -> None:
+def test_content_that_does_not_compress_stays_whole_and_about_as_large(tmp_path: Path) -> None:
     noise = random.Random(5).randbytes(3 << 20)
     top = lay(
         tmp_path / "context",
