@@ -15,7 +15,19 @@ from graftline.harbor.executors.base import BuildContext, Executor, MemoryExecut
 from tests.daytona_server import a_daytona
 from tests.docker_engine import a_docker
 from tests.jails import has_user_namespaces
-from tests.rollout_specs import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
+from tests.rollout_specs import (
+    CONTEXT,
+    DOES_WHAT_IS_SAID,
+    SOON_OVER,
+    VERIFIER,
+    a_local,
+    a_rollout,
+    after,
+    graded,
+    never,
+    packed_context,
+    ran,
+)
 
 OPENED: dict[str, Callable[[Path], Executor]] = {
     "memory": lambda _: MemoryExecutor(),
@@ -187,6 +199,17 @@ def test_files_laid_over_the_context_take_its_place(executor: Executor) -> None:
     assert ran(executor, code).failure_cause is FailureCause.UNCLASSIFIED
     end = ran(executor, code, files={"task/words.txt": "laid over ", "new/a": "and new"})
     assert (end.reward, end.details) == (1, {"words": "laid over and new"})
+
+
+@on_those_that_run
+def test_a_container_starts_with_the_folders_that_its_task_names(executor: Executor) -> None:
+    files = {"common/run_rollout.py": DOES_WHAT_IS_SAID, "common/words.txt": "of all, until a task has its own"}
+    files |= {"tasks/a/words.txt": "of a", "tasks/b/words.txt": "of b"}
+    snapshot = executor.build(packed_context(files)).snapshot_id
+    code = "say({'reward_info': {'outcome_reward': 1, 'details': {'words': open('words.txt').read()}}})"
+    for name in "ab":
+        end = ran(executor, code, snapshot_id=snapshot, agent_files=("common", f"tasks/{name}"))
+        assert end.details == {"words": f"of {name}"}
 
 
 @on_those_that_run

@@ -28,7 +28,7 @@ def serve_task_app(app: Any, host: str = "127.0.0.1", port: int = 0) -> Iterator
         raise ConfigError(
             f"host {host!r} would offer the task app to other machines, without encryption; use 127.0.0.1"
         )
-    with _listener(host, port) as listener:
+    with open_listener(host, port) as listener:
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -44,8 +44,7 @@ def serve_task_app(app: Any, host: str = "127.0.0.1", port: int = 0) -> Iterator
         server = _Server(config, listener)
         server.start()
         try:
-            bound = listener.getsockname()
-            yield f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+            yield url_of(listener)
         finally:
             server.stop()
 
@@ -89,17 +88,29 @@ class _Server:
             self._web.is_decided.set()
 
 
-@contextmanager
-def _listener(host: str, port: int) -> Iterator[socket.socket]:
+def open_listener(host: str, port: int) -> socket.socket:
+    """Return a socket that has an address of this machine already.
+
+    Raises:
+        ConfigError: it is not one of this machine, or taken.
+    """
     # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-            listener.listen()
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"port {port} of {host} cannot be had ({error}); name another, or 0 for a free one"
-            ) from None
-        yield listener
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"port {port} of {host} cannot be had ({reason}); name another, or 0 for a free one"
+        ) from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the address of what listens."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

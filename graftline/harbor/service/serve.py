@@ -21,7 +21,7 @@ from graftline.harbor.executors.base import Executor, MemoryExecutor, MemoryExec
 from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.localapi.served import serve_task_app
+from graftline.harbor.localapi.served import open_listener, serve_task_app, url_of
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.prompt_jobs import Optimizer
@@ -184,8 +184,7 @@ async def _run(app: FastAPI, listener: socket.socket, started: Callable[[str], N
     while not web.started and not task.done():
         await asyncio.sleep(0.01)
     if web.started:
-        host, port = listener.getsockname()[:2]
-        started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        started(url_of(listener))
     await task
 
 
@@ -200,20 +199,8 @@ def listen(settings: HarborSettings) -> socket.socket:
             f"host {settings.host!r} would offer the service to other machines, without encryption; use 127.0.0.1, or"
             " say behind_proxy where something in front of it encrypts"
         )
-    # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-        # now, not when all is open: until then others could have the port as well
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"port {settings.port} of {settings.host} cannot be had ({error.strerror}); name another"
-        ) from None
-    return listener
+    # before all is opened: until then others could have the port as well
+    return open_listener(settings.host, settings.port)
 
 
 def _database_url(root: Path, secrets_: Secrets, url: str) -> str:

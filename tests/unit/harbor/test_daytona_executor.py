@@ -280,11 +280,3 @@ def test_boxes_that_no_live_run_has_are_removed_at_the_next_start(
     opened(server).close()
     assert sorted(server.sandboxes) == ["of another machine", "of another owner"]
     server.sandboxes.clear()
-
-
-def test_a_box_starts_with_the_folders_that_its_task_names(executor: DaytonaExecutor) -> None:
-    lines = 'printf \'{"metrics": {"reward_mean": %s}}\' "$(cat reward)" > "$4"'
-    snapshot = executor.build(a_script(lines, **{"tasks/a/reward": "0.25", "tasks/b/reward": "0.5"})).snapshot_id
-    assert executor.run(a_spec(snapshot, agent_files=("tasks/a",)), NEVER).reward == 0.25
-    with pytest.raises(HarborError, match=r"tasks/c"):
-        executor.run(a_spec(snapshot, agent_files=("tasks/c",)), NEVER)
