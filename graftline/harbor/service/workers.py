@@ -96,9 +96,9 @@ class Workers:
     def _claim(self, claim: Callable[[], Iterable[Row[Any] | None]]) -> list[tuple[Row[Any], threading.Event]]:
         """Return what `claim` takes, each with the event that ends it soon."""
         with self._claiming:
-            rows = [row for row in claim() if row is not None]
-            self._service.running.update((row.id, threading.Event()) for row in rows)
-        return [(row, self._service.running[row.id]) for row in rows]
+            claims = [(row, threading.Event()) for row in claim() if row is not None]
+            self._service.running.update((row.id, event) for row, event in claims)
+        return claims
 
     def _let_go(self, row_id: str, event: threading.Event) -> None:
         with self._claiming:
@@ -146,18 +146,20 @@ class Workers:
             self._let_go(rollout.id, cancelled)
 
     def _run_build(self) -> None:
-        for build, event in self._claim(lambda: [claim_build(self._service, self.owner)]):
+        claims = self._claim(lambda: [claim_build(self._service, self.owner)])
+        for build, event in claims:
             try:
                 for rollout_id in make_snapshot(self._service, build, self.owner):
                     self._service.listeners.notify(rollout_id)
             finally:
                 self._let_go(build.id, event)
-            return
-        self._stopping.wait(_LOOKS_EVERY_S / 5)
+        if not claims:
+            self._stopping.wait(_LOOKS_EVERY_S / 5)
 
     def _run_prompt_job(self) -> None:
         assert self._optimizer is not None
-        for job, stop in self._claim(lambda: [claim_prompt_job(self._service, self.owner)]):
+        claims = self._claim(lambda: [claim_prompt_job(self._service, self.owner)])
+        for job, stop in claims:
             self._optimizing.add(job.id)
             if self._stopping.is_set():
                 stop.set()
@@ -168,8 +170,8 @@ class Workers:
                     queue.release(connection, jobs, job.id, self.owner)
                 self._optimizing.discard(job.id)
                 self._let_go(job.id, stop)
-            return
-        self._wait_for_work()
+        if not claims:
+            self._wait_for_work()
 
     def _keep_leases(self) -> None:
         self._stopping.wait(min(1.0, self._service.settings.lease_s / 3))
