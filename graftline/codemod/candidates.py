@@ -37,7 +37,7 @@ class Candidate:
 
     action: PatternAction | RuleAction
     free: int
-    """Parts of its matches that it leaves free (`rules.generality`)."""
+    """Parts of its matches that it leaves free (`codemod.cost`)."""
     cost: float
     preference: int
     """Place of its policy among `POLICIES`; the special forms come after them."""

@@ -127,12 +127,7 @@ def _make_rules(
 
 
 def extract_example(
-    before: str,
-    after: str,
-    action: PatternAction | RuleAction,
-    language: Language,
-    sandbox: Sandbox,
-    source: str = "",
+    before: str, after: str, action: PatternAction | RuleAction, language: Language, sandbox: Sandbox, source: str = ""
 ) -> Example | None:
     """Return the smallest part of the change from `before` to `after` that `action` makes just so; None without one."""
     units: tuple[Unit, ...] = ("statement", "function")

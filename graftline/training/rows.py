@@ -61,7 +61,7 @@ def rows_of(material: Material, recipe: str, source: Part, prompt: Prompt, most:
     """Return at most so many rows of one part of a recipe, and their tasks; SandboxError where the sandbox failed."""
     if not most:
         return [], []
-    if isinstance(source, TrajectorySource) and not prompt.settings.shows_wanted:
+    if isinstance(source, TrajectorySource) and not prompt.settings.shows_target:
         return _trajectory_rows(material, recipe, source, prompt, most)
     if isinstance(source, TrajectorySource):
         tasks = _tasks_of_attempts(material, source, prompt, most)

@@ -192,8 +192,4 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
 
 
 def _rewards(is_well_formed: bool, reward: Reward) -> dict[str, Any]:
-    return {
-        "reward": reward.value,
-        "reward_cause": reward.cause,
-        "rl_reward": rl_reward(is_well_formed, reward),
-    }
+    return {"reward": reward.value, "reward_cause": reward.cause, "rl_reward": rl_reward(is_well_formed, reward)}

@@ -1,7 +1,7 @@
 """The `Teacher` port: propose the next step on a task.
 
-A proposal, however poor, is a result; so are `Unreadable`, an answer of a language model that holds no step, and
-`GaveUp`, with its cause. An error is raised only when the teacher itself cannot answer.
+A proposal, however poor, is a result; so are `InvalidAnswer`, an answer of a language model that holds no step, and
+`NoProposal`, with its cause. An error is raised only when the teacher itself cannot answer.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ class NoProposal:
     """Says that a teacher has no next step."""
 
     cause: str
-    """`done` where the text counts as the wanted one; else why there is none, as `rules.induction.Unsolved` has it, or
+    """`done` where the text counts as the target; else why there is none, as `codemod.induce.Unsolved` has it, or
     `no_gold` where nothing is known about the task."""
 
 

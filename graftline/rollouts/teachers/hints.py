@@ -1,7 +1,7 @@
 """Hints of the critic: why ast-grep refuses an action, what is nearest to a pattern without a match, and which pattern
 would match more (`teachers.wider` makes those that are tried).
 
-A hint knows the action and the text before it, never the wanted text. What might match instead is tried in the sandbox.
+A hint knows the action and the text before it, never the target. What might match instead is tried in the sandbox.
 """
 
 import json

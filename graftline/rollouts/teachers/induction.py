@@ -1,14 +1,14 @@
-"""The `induction` teacher: verified steps without a language model, by rule induction from the wanted text.
+"""Teachers that see the target: `induction`, verified steps by rule induction, and `memory`, the gold actions.
 
-It is privileged: it sees the wanted text. What it thinks aloud is therefore made of a `Sight` (`teachers.thoughts`),
-which has the instruction, the text as it is and what sandbox and critic answered, so that a model trained on it learns
-no guessing. What remains privileged is the choice of the place and of the action, and whether there is more to do.
+What the induction teacher thinks aloud is made of a `StepView` (`teachers.thoughts`), which has the instruction, the text as
+it is and what sandbox and critic answered, so that a model trained on it learns no guessing. What remains privileged is the
+choice of the place and of the action, and whether there is more to do.
 """
 
 import re
 from collections.abc import Sequence
 
-from graftline.astgrep.binding import Tree, parse
+from graftline.astgrep.binding import parse
 from graftline.codemod.equality import compare_texts
 from graftline.codemod.induce import InductionStep, induce_step
 from graftline.core.errors import DataError
@@ -19,6 +19,8 @@ from graftline.rollouts.teachers.critic import over_application, stays
 from graftline.rollouts.teachers.thoughts import Failure, StepView, update_after, write_attempt_thoughts, write_thought
 from graftline.rollouts.teachers.wording import Voice, line_text, quote
 from graftline.sandbox.base import Sandbox
+
+_STEP = re.compile(r"step (\d+): ")
 
 
 class InductionTeacher:
@@ -35,38 +37,40 @@ class InductionTeacher:
     ) -> Proposal | NoProposal:
         step = induce_step(text, task.target, task.language, self._sandbox)
         if not isinstance(step, InductionStep):
-            return NoProposal(_cause(task, text, step))
-        sight = _sight(task, step, state)
+            return NoProposal(_explain(task, text, step))
+        view = _view(task, step, state)
         attempts = tuple(
             FailedAttempt(
                 think=think,
                 action=rejected.action,
                 feedback=over_application(text, task.target, rejected.line, rejected.right, rejected.wrong),
             )
-            for think, rejected in zip(write_attempt_thoughts(sight), step.rejected, strict=True)
+            for think, rejected in zip(write_attempt_thoughts(view), step.rejected, strict=True)
         )
         lines = dict.fromkeys(rejected.line for rejected in step.rejected if stays(text, task.target, rejected.line))
-        kept_lines = tuple(line_text(text, line) for line in lines)
-        update = update_after(sight, state, _parse_after(task, step), kept_lines, step.sites_left == 0)
+        unchanged = tuple(line_text(text, line) for line in lines)
+        try:
+            after = parse(step.after, task.language)
+        except DataError:
+            after = None
         return Proposal(
-            think=write_thought(sight),
+            think=write_thought(view),
             action=step.action,
-            state_update=update,
+            state_update=update_after(view, state, after, unchanged, step.sites_left == 0),
             attempts=attempts,
             alternatives=tuple(scored.action for scored in step.alternatives),
         )
 
 
-def _sight(task: Task, step: InductionStep, state: State) -> StepView:
-    failures = tuple(
-        Failure(rejected.action, rejected.line, quote(line_text(step.before, rejected.line)))
-        for rejected in step.rejected
-    )
+def _view(task: Task, step: InductionStep, state: State) -> StepView:
     return StepView(
         instruction=task.instruction,
         tree=parse(step.before, task.language),
         done=state.history[-1] if state.history else "",
-        failures=failures,
+        failures=tuple(
+            Failure(rejected.action, rejected.line, quote(line_text(step.before, rejected.line)))
+            for rejected in step.rejected
+        ),
         action=step.action,
         matches=step.places,
         # the text tells the steps of a task apart
@@ -74,23 +78,13 @@ def _sight(task: Task, step: InductionStep, state: State) -> StepView:
     )
 
 
-def _cause(task: Task, text: str, cause: str) -> str:
+def _explain(task: Task, text: str, cause: str) -> str:
     try:
         if compare_texts(text, task.target, task.language).is_verified:
             return "done"
     except DataError:
         return cause
     return "partial" if cause == "no_candidate" and text != task.before else cause
-
-
-def _parse_after(task: Task, step: InductionStep) -> Tree | None:
-    try:
-        return parse(step.after, task.language)
-    except DataError:
-        return None
-
-
-_STEP = re.compile(r"step (\d+): ")
 
 
 class MemoryTeacher:
@@ -102,9 +96,9 @@ class MemoryTeacher:
     def propose(
         self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
     ) -> Proposal | NoProposal:
-        if task.gold_action is None:
+        actions = task.gold_actions
+        if not actions:
             return NoProposal("no_gold")
-        actions = (task.gold_action, *task.gold_next)
         last = _STEP.match(state.history[-1]) if state.history else None
         step = int(last[1]) + 1 if last else 1
         if step > len(actions):

@@ -2,7 +2,7 @@
 
 A template holds `$names` in lower case, which are checked when the file is read; `$NAME` and `$$$ARGS` are the
 metavariables of ast-grep and stay. What is filled in is not looked at again. Of a task, the instruction, the language and
-the text are asked about. The wanted text is shown by templates alone that name it (`$wanted`, or `$change`): such a prompt asks
+the text are asked about. The target is shown by templates alone that name it (`$wanted`, or `$change`): such a prompt asks
 for the action that an example is an instance of, and no longer for what an instruction says. The gold action never gets here.
 """
 
@@ -48,12 +48,12 @@ def _template(*names: str, optional: Sequence[str] = ()) -> AfterValidator:
 
 
 _USER = ("instruction", "code", "language", "wanted", "change")
-_SHOWS_WANTED = frozenset({"wanted", "change"})
+_SHOWS_TARGET = frozenset({"wanted", "change"})
 
 
 def _user_template(template: str) -> str:
     """Check what asks: it has to show the text, or what becomes of it."""
-    is_by_example = bool(_SHOWS_WANTED & {*_NAME.findall(template)})
+    is_by_example = bool(_SHOWS_TARGET & {*_NAME.findall(template)})
     required = [] if "$change" in template else ["code"] if is_by_example else ["instruction", "code"]
     return _check_template(template, _USER, required)
 
@@ -65,7 +65,7 @@ class Shot(Config):
     instruction: str = Field(min_length=1)
     code: str = Field(min_length=1)
     after: str = ""
-    """What the action makes of it; shown by prompts that show the wanted text."""
+    """What the action makes of it; shown by prompts that show the target."""
     think: str
     action: Action
     state_update: StateUpdate
@@ -106,7 +106,7 @@ class PromptSettings(Config):
     state: Annotated[str, _template("state")]
     """Stands in the last message, unless the state is empty."""
     user: Annotated[str, AfterValidator(_user_template)]
-    """Names `$instruction` and `$code`; or `$change`, the wanted text as a difference line by line; or `$code` and `$wanted`."""
+    """Names `$instruction` and `$code`; or `$change`, the target as a difference line by line; or `$code` and `$wanted`."""
     turns: Literal["chat", "notes"] = "chat"
     """How earlier steps are told. `chat`: as what was said, each with its answer. `notes`: in the one message that asks,
     those on the text as it is; a small model that reads its own wrong answer as an answer gives it again."""
@@ -121,13 +121,13 @@ class PromptSettings(Config):
     sampling: Sampling = Sampling()
 
     @property
-    def shows_wanted(self) -> bool:
-        """Whether the wanted text is shown, so that the action of an example is asked for."""
-        return bool(_SHOWS_WANTED & {*_NAME.findall(self.user)})
+    def shows_target(self) -> bool:
+        """Whether the target is shown, so that the action of an example is asked for."""
+        return bool(_SHOWS_TARGET & {*_NAME.findall(self.user)})
 
     @model_validator(mode="after")
     def _has_whole_examples(self) -> Self:
-        if self.shows_wanted and self.few_shots.count:
+        if self.shows_target and self.few_shots.count:
             raise ValueError(
                 "few_shots: verified steps have no text after, which `user` shows; set few_shots.count to 0"
             )
@@ -164,9 +164,9 @@ class Prompt:
         """Take the settings, and the shots of the file.
 
         Raises:
-            ConfigError: the wanted text is to be shown, and a shot has none.
+            ConfigError: the target is to be shown, and a shot has none.
         """
-        if settings.shows_wanted and any(not shot.after for shot in shots):
+        if settings.shows_target and any(not shot.after for shot in shots):
             raise ConfigError(
                 "shots: one has no `after`, which the prompt shows; say what its action makes of its code"
             )
@@ -190,10 +190,10 @@ class Prompt:
         """Return what is asked about `task`, whose text is now `text`, after `turns`; `shots` come after those of the file.
 
         Raises:
-            ConfigError: the wanted text is to be shown, and `wanted` is None: whoever asks has none, or must not show it.
+            ConfigError: the target is to be shown, and `target` is None: whoever asks has none, or must not show it.
         """
         settings, layout = self.settings, self.settings.answer.layout
-        if settings.shows_wanted and target is None:
+        if settings.shows_target and target is None:
             raise ConfigError("the prompt shows the wanted text, which is not known here; use another prompt")
         messages = [Message(role="system", content=settings.system)] if settings.system else []
         for shot in (*self._shots, *shots):
@@ -224,7 +224,7 @@ class Prompt:
         return [Message(role="user", content=question + "".join(notes))]
 
     def _question(self, task: PromptTask, code: str, target: str) -> str:
-        change = summarize_change(code, target) if self.settings.shows_wanted else ""
+        change = summarize_change(code, target) if self.settings.shows_target else ""
         values = {"language": task.language, "instruction": task.instruction, "code": code}
         return _fill(self.settings.user, **values, wanted=target, change=change)
 

@@ -1,7 +1,9 @@
-"""What the induction teacher says before an action: what is asked, where, what failed, what is matched and why.
+"""What the induction teacher writes: its thought before an action, and its notes in the state after one.
 
-Written from a `Sight` alone. It has no wanted text in it, so that nothing can be said that only the wanted text could
-tell; the numbers are those of the teacher's own matches, never of the places that differ.
+Written from a `StepView` alone. It has no target in it, so that nothing can be said that only the target could tell; the
+numbers are those of the teacher's own matches, never of the places that differ. After the action it has been said, so
+that notes may quote it; what later steps will write they may not. Notes are far below the caps of `state.state`, so that a
+state of many steps is a few hundred tokens of a prompt.
 """
 
 from collections.abc import Sequence
@@ -32,6 +34,60 @@ from graftline.sandbox.base import Match
 _MAX_INSTRUCTION = 120
 _MAX_CAPTURED = 24
 _MAX_FREE = 2
+_MAX_GOAL, _MAX_NOTE = 240, 140
+_MAX_MATCHER, _MAX_FIX = 60, 40
+_MAX_DECISIONS, _MAX_CONSTRAINTS = 2, 4
+_MIN_ALIKE = 2
+
+_NO_GOAL = "Nothing is said about the task.", "The task has no words."
+_GOAL = "Asked for: {0}", "The task: {0}", "I have to do this: {0}", "What is wanted: {0}"
+_STILL_GOAL = (
+    "Still at: {0}",
+    "So far: {1}. The task is not finished: {0}",
+    "More of the task: {0}",
+    "One step is made; the task was: {0}",
+)
+_PLACE = (
+    "Line {0} reads {1}.",
+    "The place I look at is line {0}: {1}.",
+    "On line {0} there is {1}.",
+    "I start from {1}, line {0}.",
+)
+_TRY = "First try: {0}.", "I try {0}.", "Perhaps {0} is enough.", "{0} might do."
+_TRY_AGAIN = "Next: {0}.", "I try {0} instead.", "Perhaps {0}.", "What about {0}?"
+_FAILED = (
+    "With {0} I went too far: it rewrote {1}.",
+    "{0} was wrong on {1}.",
+    "The trouble with {0} is {1}, which it rewrote too.",
+    "I cannot take {0}: it hits {1}.",
+)
+_LITERAL = (
+    "I name it as it stands: {0}.",
+    "I match {0}, nothing left open.",
+    "The rule is for {0}.",
+    "{0}, to the letter, is what I match.",
+)
+_NARROWED = "So I say exactly what I mean: {0}.", "I narrow it to {0}.", "Only {0}, then.", "What I mean is {0}."
+_GENERAL = (
+    "I match {0}: {1} may be anything, {2} stays fixed.",
+    "{0} says what matters, {2}, and leaves {1} open.",
+    "What varies is {1}, what tells the place is {2}: I match {0}.",
+    "I keep {2} and free {1}: {0}.",
+)
+_ONE_MATCH = "It matches there alone.", "One match.", "Tried out, it matches only there.", ""
+_ON_ONE_LINE = "It matches {0}, all on {1}.", "{2} match, all on {1}."
+_ON_LINES = "It matches {0}: {1}.", "Tried out, it reaches {1}.", "Its matches are on {1}."
+_LOOK_ALIKES = (
+    "`{0}` also stands on {1}; this rule does not touch it.",
+    "Left alone: `{0}` on {1}.",
+    "The other uses of `{0}`, on {1}, are not touched by it.",
+)
+_OPEN = (
+    "not finished: look for what else the task asks for",
+    "part of the task is still open",
+    "the text does not do yet all that is asked",
+)
+_FOCUS = "what else the task asks for", "the rest of the task", "the next place that the task is about"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +123,10 @@ class StepView:
     @property
     def free(self) -> list[str]:
         """The metavariables that a match may fill differently, in the order of the pattern."""
-        names = [name for text in texts_of(self.action) for name in VARIABLE.findall(text)]
+        texts = texts_of(self.action)
+        names = dict.fromkeys(name for text in texts for name in VARIABLE.findall(text))
         # a variable that is the whole pattern is the place itself
-        return [name for name in dict.fromkeys(names) if name not in texts_of(self.action)]
+        return [name for name in names if name not in texts]
 
     @property
     def lines(self) -> list[int]:
@@ -78,233 +135,132 @@ class StepView:
         return list(dict.fromkeys(starts))
 
 
-def write_attempt_thoughts(sight: StepView) -> list[str]:
+def write_attempt_thoughts(view: StepView) -> list[str]:
     """Return what is said before each attempt that failed, in order."""
     thoughts = []
-    for number, failure in enumerate(sight.failures):
+    for number, failure in enumerate(view.failures):
         pattern = describe_action(failure.action)
         if number == 0:
-            phrases = (
-                f"First try: {pattern}.",
-                f"I try {pattern}.",
-                f"Perhaps {pattern} is enough.",
-                f"{pattern} might do.",
-            )
-            thoughts.append(" ".join([*_opening(sight), sentence(sight.voice.pick("try", phrases))]))
+            thoughts.append(" ".join([*_opening(view), sentence(view.voice.pick("try", _TRY, pattern))]))
         else:
-            phrases = (
-                f"Next: {pattern}.",
-                f"I try {pattern} instead.",
-                f"Perhaps {pattern}.",
-                f"What about {pattern}?",
-            )
-            thoughts.append(
-                f"{_tell_failures(sight, [sight.failures[number - 1]])} {sight.voice.pick('again', phrases)}"
-            )
+            last = _tell_failures(view, [view.failures[number - 1]])
+            thoughts.append(f"{last} {view.voice.pick('again', _TRY_AGAIN, pattern)}")
     return thoughts
 
 
-def write_thought(sight: StepView) -> str:
+def write_thought(view: StepView) -> str:
     """Return what is said before the action."""
-    opening = [_tell_failures(sight, sight.failures), _place(sight)] if sight.failures else _opening(sight)
-    return " ".join(part for part in [*opening, _choice(sight), _reach(sight), _look_alikes(sight)] if part)
+    opening = [_tell_failures(view, view.failures), _tell_place(view)] if view.failures else _opening(view)
+    parts = [*opening, _tell_choice(view), _tell_reach(view), _tell_look_alikes(view)]
+    return " ".join(filter(None, parts))
 
 
-def _opening(sight: StepView) -> list[str]:
-    parts = [_goal(sight), _place(sight)]
-    return parts if sight.voice.pick("order", ("goal first", "place first")) == "goal first" else parts[::-1]
+def _opening(view: StepView) -> list[str]:
+    parts = [_tell_goal(view), _tell_place(view)]
+    return parts if view.voice.pick("order", ("goal first", "place first")) == "goal first" else parts[::-1]
 
 
-def _goal(sight: StepView) -> str:
-    request = shorten(sight.instruction, _MAX_INSTRUCTION)
+def _tell_goal(view: StepView) -> str:
+    request = shorten(view.instruction, _MAX_INSTRUCTION)
     if not request:
-        return sight.voice.pick("goal", ("Nothing is said about the task.", "The task has no words."))
+        return view.voice.pick("goal", _NO_GOAL)
     request += "" if request.endswith((".", "!", "?", "…")) else "."
-    phrases: tuple[str, ...] = (
-        f"Asked for: {request}",
-        f"The task: {request}",
-        f"I have to do this: {request}",
-        f"What is wanted: {request}",
-    )
-    if sight.done:
-        phrases = (
-            f"Still at: {request}",
-            f"So far: {sight.done}. The task is not finished: {request}",
-            f"More of the task: {request}",
-            f"One step is made; the task was: {request}",
-        )
-    return sight.voice.pick("goal", phrases)
+    return view.voice.pick("goal", _STILL_GOAL if view.done else _GOAL, request, view.done)
 
 
-def _place(sight: StepView) -> str:
-    first = sight.matches[0]
-    line, code, names = place_of(sight.tree, first.start, first.end)
-    within = f" in `{names}`" if names else ""
-    phrases = (
-        f"Line {line}{within} reads {code}.",
-        f"The place I look at is line {line}{within}: {code}.",
-        f"On line {line}{within} there is {code}.",
-        f"I start from {code}, line {line}{within}.",
-    )
-    return sight.voice.pick("place", phrases)
+def _tell_place(view: StepView) -> str:
+    line, code, names = place_of(view.tree, view.matches[0].start, view.matches[0].end)
+    return view.voice.pick("place", _PLACE, f"{line} in `{names}`" if names else line, code)
 
 
-def _tell_failures(sight: StepView, failures: Sequence[Failure]) -> str:
+def _tell_failures(view: StepView, failures: Sequence[Failure]) -> str:
     sentences = []
     for number, failure in enumerate(failures):
         pattern = describe_action(failure.action)
         if number and failure.line == failures[number - 1].line:
             sentences.append(sentence(f"{pattern} hits the same line."))
-            continue
-        lines = f"line {failure.line}, {failure.code}"
-        phrases = (
-            f"With {pattern} I went too far: it rewrote {lines}.",
-            f"{pattern} was wrong on {lines}.",
-            f"The trouble with {pattern} is {lines}, which it rewrote too.",
-            f"I cannot take {pattern}: it hits {lines}.",
-        )
-        sentences.append(sentence(sight.voice.pick(f"failed {number}", phrases)))
+        else:
+            place = f"line {failure.line}, {failure.code}"
+            sentences.append(sentence(view.voice.pick(f"failed {number}", _FAILED, pattern, place)))
     return " ".join(sentences)
 
 
-def _choice(sight: StepView) -> str:
-    pattern = describe_action(sight.action)
-    if not sight.free:
-        phrases = (
-            f"I name it as it stands: {pattern}.",
-            f"I match {pattern}, nothing left open.",
-            f"The rule is for {pattern}.",
-            f"{pattern}, to the letter, is what I match.",
-        )
-        if sight.failures:
-            phrases = (
-                f"So I say exactly what I mean: {pattern}.",
-                f"I narrow it to {pattern}.",
-                f"Only {pattern}, then.",
-                f"What I mean is {pattern}.",
-            )
-        return sentence(sight.voice.pick("literal", phrases))
-    free = join_words([_show_capture(sight, name) for name in sight.free], _MAX_FREE)
-    fixed = f"`{sight.word}`" if sight.word else "the form"
-    phrases = (
-        f"I match {pattern}: {free} may be anything, {fixed} stays fixed.",
-        f"{pattern} says what matters, {fixed}, and leaves {free} open.",
-        f"What varies is {free}, what tells the place is {fixed}: I match {pattern}.",
-        f"I keep {fixed} and free {free}: {pattern}.",
-    )
-    return sentence(sight.voice.pick("general", phrases))
+def _tell_choice(view: StepView) -> str:
+    pattern = describe_action(view.action)
+    if not view.free:
+        return sentence(view.voice.pick("literal", _NARROWED if view.failures else _LITERAL, pattern))
+    free = join_words([_show_capture(view, name) for name in view.free], _MAX_FREE)
+    fixed = f"`{view.word}`" if view.word else "the form"
+    return sentence(view.voice.pick("general", _GENERAL, pattern, free, fixed))
 
 
-def _show_capture(sight: StepView, variable: str) -> str:
+def _show_capture(view: StepView, variable: str) -> str:
     """Return a variable with what it stands for at the first match."""
-    is_plain = isinstance(sight.action, PatternAction) and not (sight.action.selector or sight.action.strictness)
-    pattern = sight.action.pattern if isinstance(sight.action, PatternAction) and is_plain else ""
-    capture = find_capture(sight.tree, sight.matches[0].start, pattern, variable) if pattern else ""
+    action, capture = view.action, ""
+    if isinstance(action, PatternAction) and not (action.selector or action.strictness):
+        capture = find_capture(view.tree, view.matches[0].start, action.pattern, variable)
     return f"{variable} (here {quote(capture, _MAX_CAPTURED)})" if capture.strip() else variable
 
 
-def _reach(sight: StepView) -> str:
-    places, lines = count_noun(len(sight.matches), "place"), name_lines(sight.lines)
-    if len(sight.matches) == 1:
-        phrases: tuple[str, ...] = ("It matches there alone.", "One match.", "Tried out, it matches only there.", "")
-    elif len(sight.lines) == 1:
-        phrases = (f"It matches {places}, all on {lines}.", f"{places.capitalize()} match, all on {lines}.")
-    else:
-        phrases = (f"It matches {places}: {lines}.", f"Tried out, it reaches {lines}.", f"Its matches are on {lines}.")
-    return sight.voice.pick("reach", phrases)
+def _tell_reach(view: StepView) -> str:
+    places, lines = count_noun(len(view.matches), "place"), name_lines(view.lines)
+    phrases = _ONE_MATCH if len(view.matches) == 1 else _ON_ONE_LINE if len(view.lines) == 1 else _ON_LINES
+    return view.voice.pick("reach", phrases, places, lines, places.capitalize())
 
 
-def _look_alikes(sight: StepView) -> str:
-    word = sight.word
+def _tell_look_alikes(view: StepView) -> str:
+    word, text = view.word, view.tree.text
     if not word:
         return ""
-    text = sight.tree.text
     touched = {
         line
-        for match in sight.matches
+        for match in view.matches
         for line in range(text.count("\n", 0, match.start) + 1, text.count("\n", 0, match.end) + 2)
     }
     elsewhere = [line for line in lines_with(text, word) if line not in touched]
     if not elsewhere:
-        return sight.voice.pick("alone", (f"`{word}` stands nowhere else.", ""))
-    lines = name_lines(elsewhere)
-    phrases = (
-        f"`{word}` also stands on {lines}; this rule does not touch it.",
-        f"Left alone: `{word}` on {lines}.",
-        f"The other uses of `{word}`, on {lines}, are not touched by it.",
-    )
-    return sight.voice.pick("others", phrases)
-
-
-_MAX_GOAL = 240
-_MAX_NOTE = 140
-_MAX_MATCHER, _MAX_FIX = 60, 40
-_MAX_DECISIONS, _MAX_CONSTRAINTS = 2, 4
-_LEAST_ALIKE = 2
+        return view.voice.pick("alone", ("`{0}` stands nowhere else.", ""), word)
+    return view.voice.pick("others", _LOOK_ALIKES, word, name_lines(elsewhere))
 
 
 def update_after(
-    sight: StepView, state: State, after: Tree | None, fixed: tuple[str, ...], is_done: bool
+    view: StepView, state: State, after: Tree | None, unchanged: tuple[str, ...], is_done: bool
 ) -> StateUpdate:
-    """Return the update of the step that `sight` shows.
+    """Return the update of the step that `view` shows, taken in `state`.
 
-    Args:
-        sight: The step.
-        state: The state before it.
-        after: The text after it; None where it cannot be read.
-        kept: Lines that the critic said must stay as they are.
-        is_done: Whether nothing is left to do.
+    `after` is the text after it, None where it cannot be read; `unchanged` are lines that the critic said must stay.
     """
-    constraints = [*state.constraints, *(_note(f"keep {quote(line)} as it is") for line in fixed)]
-    is_alike = len(sight.matches) >= _LEAST_ALIKE and bool(sight.free)
+    constraints = [*state.constraints, *(_note(f"keep {quote(line)} as it is") for line in unchanged)]
+    pattern = describe_action(view.action)
+    decisions = [f"not {describe_action(failure.action)}: wrong on {failure.code}" for failure in view.failures[:1]]
+    if view.free:
+        decisions.append(f"leave {', '.join(view.free[:3])} open in {pattern}")
+    is_alike = len(view.matches) >= _MIN_ALIKE and bool(view.free)
     return StateUpdate(
-        goals=None if state.goals else [shorten(sight.instruction, _MAX_GOAL) or "change the text as asked"],
-        constraints=list(dict.fromkeys(constraints))[-_MAX_CONSTRAINTS:] if fixed else None,
-        decisions=[_note(decision) for decision in _list_decisions(sight)[:_MAX_DECISIONS]] or None,
-        hypotheses=[_note(f"what looks like {describe_action(sight.action)} changes alike everywhere")]
-        if is_alike
-        else None,
-        history=[_note(done_in_words(sight))],
-        open_issues=[] if is_done else [_note(_tell_open(sight, after))],
-        next_focus="done" if is_done else _choose_focus(sight),
+        goals=None if state.goals else [shorten(view.instruction, _MAX_GOAL) or "change the text as asked"],
+        constraints=list(dict.fromkeys(constraints))[-_MAX_CONSTRAINTS:] if unchanged else None,
+        decisions=[_note(decision) for decision in decisions[:_MAX_DECISIONS]] or None,
+        hypotheses=[_note(f"what looks like {pattern} changes alike everywhere")] if is_alike else None,
+        history=[_note(_tell_done(view))],
+        open_issues=[] if is_done else [_note(_tell_open(view, after))],
+        next_focus="done" if is_done else view.voice.pick("focus", _FOCUS),
     )
 
 
-def done_in_words(sight: StepView) -> str:
-    """Return what the action of a step did, and where."""
-    rule = rule_of(sight.action)
+def _tell_done(view: StepView) -> str:
+    rule = rule_of(view.action)
     fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
-    pattern = shorten(describe_action(sight.action), _MAX_MATCHER)
-    lines = name_lines(sight.lines)
+    pattern, lines = shorten(describe_action(view.action), _MAX_MATCHER), name_lines(view.lines)
     if rule.get("transform"):
         return f"rewrote part of {pattern} ({lines})"
     return f"rewrote {pattern} to {quote(fix, _MAX_FIX)} ({lines})" if fix.strip() else f"removed {pattern} ({lines})"
 
 
-def _list_decisions(sight: StepView) -> list[str]:
-    refused = [f"not {describe_action(failure.action)}: wrong on {failure.code}" for failure in sight.failures[:1]]
-    if not sight.free:
-        return refused
-    free = ", ".join(sight.free[:3])
-    return [*refused, f"leave {free} open in {describe_action(sight.action)}"]
-
-
-def _tell_open(sight: StepView, after: Tree | None) -> str:
-    word = sight.word
-    lines = lines_with(after.text, word) if after is not None and word else []
+def _tell_open(view: StepView, after: Tree | None) -> str:
+    lines = lines_with(after.text, view.word) if after is not None and view.word else []
     if lines:
-        return f"not finished; `{word}` stands on {name_lines(lines)}: see whether that is meant too"
-    phrases = (
-        "not finished: look for what else the task asks for",
-        "part of the task is still open",
-        "the text does not do yet all that is asked",
-    )
-    return sight.voice.pick("left", phrases)
-
-
-def _choose_focus(sight: StepView) -> str:
-    phrases = ("what else the task asks for", "the rest of the task", "the next place that the task is about")
-    return sight.voice.pick("focus", phrases)
+        return f"not finished; `{view.word}` stands on {name_lines(lines)}: see whether that is meant too"
+    return view.voice.pick("left", _OPEN)
 
 
 def _note(text: str) -> str:

@@ -1,6 +1,6 @@
 """How teachers and critic put things into words: quotations that are short, numbers with their nouns, actions described.
 
-Nothing here knows the wanted text.
+Nothing here knows the target.
 """
 
 import re
@@ -29,9 +29,9 @@ class Voice:
 
     seed: str
 
-    def pick(self, kind: str, phrases: Sequence[str]) -> str:
-        """Return one of `phrases` for a sentence of this `kind`."""
-        return phrases[int(sha256_text(f"{self.seed}\0{kind}")[:8], 16) % len(phrases)]
+    def pick(self, kind: str, phrases: Sequence[str], *values: object) -> str:
+        """Return one of `phrases` for a sentence of this `kind`, with `values` in the places of {0}, {1} and so on."""
+        return phrases[int(sha256_text(f"{self.seed}\0{kind}")[:8], 16) % len(phrases)].format(*values)
 
 
 def shorten(text: str, length: int) -> str:

@@ -155,10 +155,7 @@ def test_no_template_frees_what_its_rewrite_repeats_as_it_is() -> None:
 
 
 def test_no_template_is_written_that_would_match_everything() -> None:
-    assert templates("python", "(a)\n", "a\n", "(a)") == {
-        **dict.fromkeys(NAMES, None),
-        "literal items": ("(a)", "a"),
-    }
+    assert templates("python", "(a)\n", "a\n", "(a)") == {**dict.fromkeys(NAMES, None), "literal items": ("(a)", "a")}
 
 
 def test_a_template_counts_its_variables() -> None:

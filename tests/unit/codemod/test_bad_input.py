@@ -113,11 +113,7 @@ def test_what_is_too_much_is_said_to_be(before: str, after: str, unsolved: str) 
 MANY: dict[str, tuple[str, str, Language]] = {
     "one change of a large file": ("x = f(a, 1)\n" * 1_000 + "g(b)\n", "x = f(a, 1)\n" * 1_000 + "h(b)\n", "python"),
     "one of many that are the same": ("f(1)\n" * 400, "f(1)\n" * 200 + "f(2)\n" + "f(1)\n" * 199, "python"),
-    "a place in a long list": (
-        "x = [" + "a, " * 800 + "b]\n",
-        "x = [" + "a, " * 800 + "c]\n",
-        "python",
-    ),
+    "a place in a long list": ("x = [" + "a, " * 800 + "b]\n", "x = [" + "a, " * 800 + "c]\n", "python"),
     "a word of a long comment": ("# " + "ab " * 1_500 + "cd\nx\n", "# " + "ab " * 1_500 + "ef\nx\n", "python"),
     "one line with many functions": (
         "!function(e){" + "".join(f"var t{n}=e.n{n}(function(r){{return r.a{n}}});" for n in range(40)) + "}(w);\n",

@@ -7,15 +7,7 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.codemod.cost import count_free_parts, is_general, patterns_of
 
-PATTERNS = {
-    "f(a)": 0,
-    "f($A)": 1,
-    "f($A, $A)": 1,
-    "f($A, $$$B)": 2,
-    "$A": 1,
-    "f('cost: 3$')": 0,
-    "f($a)": 0,
-}
+PATTERNS = {"f(a)": 0, "f($A)": 1, "f($A, $A)": 1, "f($A, $$$B)": 2, "$A": 1, "f('cost: 3$')": 0, "f($a)": 0}
 
 
 @pytest.mark.parametrize(("pattern", "number"), PATTERNS.items(), ids=PATTERNS)

@@ -6,15 +6,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.codemod import background
 from graftline.codemod.cost import description_length
 from graftline.codemod.equality import Level
-from graftline.codemod.grade import (
-    Grade,
-    Measures,
-    count_background_matches,
-    difference_cost,
-    grade,
-    measure,
-    parse_ok,
-)
+from graftline.codemod.grade import Grade, Measures, count_background_matches, difference_cost, grade, measure, parse_ok
 from graftline.core.errors import DataError
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox

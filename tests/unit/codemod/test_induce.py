@@ -93,12 +93,7 @@ RULES: dict[str, tuple[Language, str, str, PatternAction | RuleAction]] = {
         "debugger;\nlet [x] = a;\n",
         pattern("var $A;", "let $A;"),
     ),
-    "an await": (
-        "javascript",
-        "a.then(b);\n",
-        "await a.then(b);\n",
-        pattern("$A.then($B)", "await $A.then($B)"),
-    ),
+    "an await": ("javascript", "a.then(b);\n", "await a.then(b);\n", pattern("$A.then($B)", "await $A.then($B)")),
     "a replacement text with a dollar": (
         "javascript",
         "const x = s.swap(/a/, '$1');\n",

@@ -48,12 +48,10 @@ SECOND = {"kind": "expression_statement", "regex": "^b"}
 DELETIONS = {
     # the line break that goes is the one before the thing, in the example it is the one after it: the texts are equal
     "with the line before it": RuleAction(
-        rule={"all": [SECOND, {"follows": {"pattern": "$P"}}]},
-        fix={"template": "$P", "expandStart": {"pattern": "$P"}},
+        rule={"all": [SECOND, {"follows": {"pattern": "$P"}}]}, fix={"template": "$P", "expandStart": {"pattern": "$P"}}
     ),
     "with the line after it": RuleAction(
-        rule={"all": [SECOND, {"precedes": {"pattern": "$N"}}]},
-        fix={"template": "$N", "expandEnd": {"pattern": "$N"}},
+        rule={"all": [SECOND, {"precedes": {"pattern": "$N"}}]}, fix={"template": "$N", "expandEnd": {"pattern": "$N"}}
     ),
 }
 

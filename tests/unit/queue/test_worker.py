@@ -95,11 +95,7 @@ ENDS = {
         {"given_back": 2},
         [DeadLetter(jobs(1)[0], 2, "KeyError: 'x'")],
     ),
-    "an exit is not the worker's": (
-        SystemExit(3),
-        {"given_back": 2},
-        [DeadLetter(jobs(1)[0], 2, "SystemExit: 3")],
-    ),
+    "an exit is not the worker's": (SystemExit(3), {"given_back": 2}, [DeadLetter(jobs(1)[0], 2, "SystemExit: 3")]),
 }
 
 

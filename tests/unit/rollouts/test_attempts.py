@@ -15,13 +15,7 @@ from graftline.rollouts.reward import Reward, RewardWeights
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import FailedAttempt, NoProposal, Proposal
-from graftline.rollouts.trajectory import (
-    ModelOutput,
-    Prompt,
-    SandboxOutcome,
-    Trajectory,
-    TrajectoryStep,
-)
+from graftline.rollouts.trajectory import ModelOutput, Prompt, SandboxOutcome, Trajectory, TrajectoryStep
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox
 

@@ -169,10 +169,7 @@ def test_a_step_without_a_language_model_says_so(task: Task) -> None:
 def test_an_answer_that_could_not_be_read_is_a_step_without_a_call(task: Task) -> None:
     trajectory, _ = attempted(task, SILENT, OLD)
     step = atif(trajectory)["steps"][1]
-    assert ("tool_calls" in step, step["observation"]) == (
-        False,
-        {"results": [{"content": "there is no <action>"}]},
-    )
+    assert ("tool_calls" in step, step["observation"]) == (False, {"results": [{"content": "there is no <action>"}]})
 
 
 def test_a_price_is_summed_only_where_all_answers_have_one(task: Task) -> None:

@@ -48,8 +48,7 @@ def test_half_a_character_becomes_a_question_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "got"),
-    [([], "a list"), ("goals", "a text"), (None, "null"), (1.5, "a number"), (True, "true or false")],
+    ("tree", "got"), [([], "a list"), ("goals", "a text"), (None, "null"), (1.5, "a number"), (True, "true or false")]
 )
 def test_what_is_no_object_is_refused(tree: Any, got: str) -> None:
     with pytest.raises(DataError) as refusal:

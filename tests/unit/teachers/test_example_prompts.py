@@ -49,7 +49,7 @@ def test_a_prompt_that_shows_the_wanted_text_is_refused_where_there_is_none() ->
 @pytest.mark.parametrize("name", ["small", "large", "brief"])
 def test_other_prompts_do_not_show_the_wanted_text(name: str) -> None:
     prompt = load_prompt(CONFIGS, name)
-    assert not prompt.settings.shows_wanted
+    assert not prompt.settings.shows_target
     assert last(prompt, "WANTED") == last(prompt, None)
 
 

@@ -179,16 +179,7 @@ def test_a_prompt_is_loaded_by_its_name(checkout: Path) -> None:
 
 def test_the_brief_prompt_is_the_task_alone_and_wants_the_action_alone(checkout: Path) -> None:
     prompt = load_prompt(checkout / "configs", "brief")
-    turn = Turn(
-        TASK.before,
-        Proposal(
-            "t",
-            ACTION,
-            UPDATE,
-        ),
-        "Too much.",
-        is_kept=False,
-    )
+    turn = Turn(TASK.before, Proposal("t", ACTION, UPDATE), "Too much.", is_kept=False)
     [first] = prompt.chat(TASK, TASK.before, State())
     [later] = prompt.chat(TASK, TASK.before, State(), [turn])
     assert first == Message(role="user", content=f"{TASK.instruction}\n\n{TASK.before}\n")
