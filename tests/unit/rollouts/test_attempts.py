@@ -20,91 +20,78 @@ from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox
 
 TaskOf = Callable[..., Task]
-Reading = Callable[[Sequence[PatternAction | RuleAction]], Any]
+Action = PatternAction | RuleAction
+Reading = Callable[[Sequence[Action]], Any]
+Run = Callable[..., Trajectory]
 
 
 def pattern(old: str, new: str) -> PatternAction:
     return PatternAction(pattern=old, rewrite=new)
 
 
-def shortness(action: PatternAction, literal: PatternAction) -> float:
-    return round(description_length(action) / description_length(literal), 3)
-
-
 F, G = pattern("old($A)", "x($A)"), pattern("g(2)", "y(2)")
+BEFORE, AFTER = "old(1)\ng(2)\n", "x(1)\ny(2)\n"
 
 
-def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n")
-    trajectory = collect(task, reading([F, G]), MemorySandbox(), RolloutConfig())
+@pytest.fixture
+def run(task_of: TaskOf, reading: Reading) -> Callable[..., Trajectory]:
+    """A function of actions, and perhaps texts and settings, that returns the attempt in which they are proposed."""
+
+    def attempt(*actions: Action, before: str = "old(1)\n", after: str = "x(1)\n", **settings: Any) -> Trajectory:
+        task = task_of(before, after, gold_action=settings.pop("gold_action", None))
+        return collect(task, reading(actions), settings.pop("sandbox", MemorySandbox()), RolloutConfig(**settings))
+
+    return attempt
+
+
+def test_all_of_an_attempt_is_stored(task_of: TaskOf, run: Run) -> None:
+    shared: dict[str, Any] = {
+        "task_id": "d:1",
+        "is_kept": True,
+        "parse_ok": True,
+        "format_ok": True,
+        "format_strict": True,
+        "false_positives": 0,
+        "background_matches": 0.0,
+        "idempotent": True,
+        "negatives_changed": None,
+        "support": 1,
+        "support_pairs": 1,
+        "srl": None,
+    }
+    result: dict[str, Any] = {"verdict": Verdict.OK, "matches": 1, "error": "", "isolation": "none/memory"}
     first = TrajectoryStep(
-        task_id="d:1",
+        **shared,
         step=1,
-        prompt=Prompt(instruction="Change it.", text="old(1)\ng(2)\n"),
+        prompt=Prompt(instruction="Change it.", text=BEFORE),
         state_before=State(),
         model_output=ModelOutput(think="thought 1", action=F, state_update=StateUpdate(history=["step 1"])),
-        sandbox_result=SandboxOutcome(
-            verdict=Verdict.OK,
-            matches=1,
-            after="x(1)\ng(2)\n",
-            diff="--- \n+++ \n@@ -1 +1 @@\n-old(1)\n+x(1)",
-            error="",
-            isolation="none/memory",
-        ),
-        is_kept=True,
-        parse_ok=True,
-        format_ok=True,
-        format_strict=True,
+        sandbox_result=SandboxOutcome(**result, after="x(1)\ng(2)\n", diff="--- \n+++ \n@@ -1 +1 @@\n-old(1)\n+x(1)"),
         # two tokens of four are done, and 0.6 is paid for all of them
         level=Level.PARTIAL,
         progress=0.5,
-        false_positives=0,
-        background_matches=0.0,
-        idempotent=True,
-        negatives_changed=None,
         general=True,
-        description_length=shortness(F, pattern("old(1)", "x(1)")),
-        support=1,
-        support_pairs=1,
-        srl=None,
+        description_length=round(description_length(F) / description_length(pattern("old(1)", "x(1)")), 3),
         reward=Reward(value=0.3, cause="partial"),
     )
     second = TrajectoryStep(
-        task_id="d:1",
+        **shared,
         step=2,
         prompt=Prompt(instruction="Change it.", text="x(1)\ng(2)\n"),
         state_before=State(history=("step 1",)),
         model_output=ModelOutput(think="thought 2", action=G, state_update=StateUpdate(history=["step 2"])),
-        sandbox_result=SandboxOutcome(
-            verdict=Verdict.OK,
-            matches=1,
-            after="x(1)\ny(2)\n",
-            diff="--- \n+++ \n@@ -2 +2 @@\n-g(2)\n+y(2)",
-            error="",
-            isolation="none/memory",
-        ),
-        is_kept=True,
-        parse_ok=True,
-        format_ok=True,
-        format_strict=True,
+        sandbox_result=SandboxOutcome(**result, after=AFTER, diff="--- \n+++ \n@@ -2 +2 @@\n-g(2)\n+y(2)"),
         level=Level.EXACT,
         progress=1.0,
-        false_positives=0,
-        background_matches=0.0,
-        idempotent=True,
-        negatives_changed=None,
         general=False,
         # it is the literal rule
         description_length=1.0,
-        support=1,
-        support_pairs=1,
-        srl=None,
         # the second step memorises
         reward=Reward(value=0.8, cause="verified_literal"),
     )
-    assert trajectory == Trajectory(
+    assert run(F, G, before=BEFORE, after=AFTER) == Trajectory(
         task_id="d:1",
-        task_digest=task.digest,
+        task_digest=task_of(BEFORE, AFTER).digest,
         dataset="d",
         language="python",
         instruction="Change it.",
@@ -159,77 +146,69 @@ ENDINGS: dict[str, tuple[list[PatternAction | RuleAction], int, tuple[str, int, 
 
 @pytest.mark.parametrize(("actions", "most", "expected"), ENDINGS.values(), ids=ENDINGS)
 def test_every_ending_has_its_name_and_its_reward(
-    task_of: TaskOf,
-    reading: Reading,
-    actions: list[PatternAction | RuleAction],
-    most: int,
-    expected: tuple[str, int, Level, float | None, str],
+    run: Run, actions: list[Action], most: int, expected: tuple[str, int, Level, float | None, str]
 ) -> None:
-    trajectory = collect(
-        task_of("old(1)\n", "x(1)\n"), reading(actions), MemorySandbox(), RolloutConfig(max_steps=most)
-    )
-    found = (trajectory.ending, len(trajectory.steps), trajectory.level)
-    assert (*found, trajectory.reward.value, trajectory.reward.cause) == expected
+    trajectory = run(*actions, max_steps=most)
+    reward = trajectory.reward
+    assert (trajectory.ending, len(trajectory.steps), trajectory.level, reward.value, reward.cause) == expected
     assert trajectory.is_verified is (trajectory.ending == "done")
 
 
 def test_each_step_is_asked_for_with_the_text_and_the_state_it_starts_from(task_of: TaskOf, reading: Reading) -> None:
     teacher = reading([F])
-    collect(task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), teacher, MemorySandbox(), RolloutConfig())
-    assert teacher.asked == [("old(1)\ng(2)\n", State()), ("x(1)\ng(2)\n", State(history=("step 1",)))]
+    collect(task_of(BEFORE, AFTER), teacher, MemorySandbox(), RolloutConfig())
+    assert teacher.asked == [(BEFORE, State()), ("x(1)\ng(2)\n", State(history=("step 1",)))]
 
 
-def test_what_a_failed_step_leaves_is_the_text_before(task_of: TaskOf, reading: Reading) -> None:
-    trajectory = collect(
-        task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, INVALID]), MemorySandbox(), RolloutConfig()
-    )
+def test_what_a_failed_step_leaves_is_the_text_before(run: Run) -> None:
+    trajectory = run(F, INVALID, before=BEFORE, after=AFTER)
     last = trajectory.steps[-1]
+    assert last.sandbox_result is not None
     assert (last.sandbox_result.after, last.sandbox_result.diff, last.progress) == (None, "", 0.5)
     # the progress of the first step is kept as a fact, but the step that failed is worth nothing
     assert (last.level, last.reward) == (Level.PARTIAL, Reward(value=0.0, cause="action_error"))
+    # without a cause of its own, a failure is called by its ending
+    assert (trajectory.ending, trajectory.failure) == ("action_error", "action_error")
 
 
 @pytest.mark.parametrize("rewrite", ["x(" + "1, " * 5_000 + ")", "-" * 400 + "1"], ids=["too long", "too deep"])
-def test_a_text_too_large_to_be_read_again_is_a_failed_step(task_of: TaskOf, reading: Reading, rewrite: str) -> None:
-    task = task_of("old(1)\n" * 40, "x(1)\n")
-    trajectory = collect(task, reading([pattern("old($A)", rewrite)]), MemorySandbox(), RolloutConfig())
-    assert (trajectory.ending, trajectory.level, trajectory.reward) == (
-        "gave_up",
-        Level.NONE,
-        Reward(value=0.0, cause="no_progress"),
-    )
+def test_a_text_too_large_to_be_read_again_is_a_failed_step(run: Run, rewrite: str) -> None:
+    trajectory = run(pattern("old($A)", rewrite), before="old(1)\n" * 40)
+    no_progress = Reward(value=0.0, cause="no_progress")
+    assert (trajectory.ending, trajectory.level, trajectory.reward) == ("gave_up", Level.NONE, no_progress)
 
 
-def test_a_long_difference_is_cut(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("old(1)\n", "x(1)\n")
-    trajectory = collect(
-        task, reading([pattern("old($A)", "[\n" + "1,\n" * 5_000 + "]")]), MemorySandbox(), RolloutConfig()
-    )
-    assert len(trajectory.steps[0].sandbox_result.diff) == 20_000
+def test_a_long_difference_is_cut(run: Run) -> None:
+    [step] = run(pattern("old($A)", "[\n" + "1,\n" * 5_000 + "]")).steps
+    assert step.sandbox_result is not None
+    assert len(step.sandbox_result.diff) == 20_000
 
 
-def test_weights_are_those_of_the_configuration(task_of: TaskOf, reading: Reading) -> None:
+def test_weights_are_those_of_the_configuration(run: Run) -> None:
     weights = RewardWeights(verified_general=0.5, verified_literal=0.25, progress=0.2)
-    trajectory = collect(
-        task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, G]), MemorySandbox(), RolloutConfig(weights=weights)
-    )
+    trajectory = run(F, G, before=BEFORE, after=AFTER, weights=weights)
     assert [step.reward.value for step in trajectory.steps] == [0.1, 0.25]
 
 
+class FixedTeacher:
+    """Gives the same answer every time it is asked; an error is raised."""
+
+    name, uses_feedback = "fixed", False
+
+    def __init__(self, answer: Proposal | NoProposal | Exception) -> None:
+        self.answer = answer
+
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
 def test_what_a_teacher_tried_and_what_else_it_knows_are_kept(task_of: TaskOf) -> None:
-    tried = FailedAttempt(action=pattern("$A(1)", "x(1)"), feedback="too broad")
-
-    class TryingTeacher:
-        name = "trying"
-        uses_feedback = False
-
-        def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
-            return Proposal("", F, StateUpdate(), (tried,), (pattern("old(1)", "x(1)"),))
-
-    said = (
-        collect(task_of("old(1)\n", "x(1)\n"), TryingTeacher(), MemorySandbox(), RolloutConfig()).steps[0].model_output
-    )
-    assert (said.attempts, said.alternatives) == ((tried,), (pattern("old(1)", "x(1)"),))
+    failed, literal = FailedAttempt(action=pattern("$A(1)", "x(1)"), feedback="too broad"), pattern("old(1)", "x(1)")
+    teacher = FixedTeacher(Proposal("", F, StateUpdate(), (failed,), (literal,)))
+    output = collect(task_of("old(1)\n", "x(1)\n"), teacher, MemorySandbox(), RolloutConfig()).steps[0].model_output
+    assert (output.attempts, output.alternatives) == ((failed,), (literal,))
 
 
 class AnsweringSandbox:
@@ -248,10 +227,8 @@ class AnsweringSandbox:
 
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.OK])
-def test_a_verdict_that_ends_an_attempt_is_its_ending_and_its_cause(
-    task_of: TaskOf, reading: Reading, verdict: Verdict
-) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading([F, G]), AnsweringSandbox(verdict), RolloutConfig())
+def test_a_verdict_that_ends_an_attempt_is_its_ending_and_its_cause(run: Run, verdict: Verdict) -> None:
+    trajectory = run(F, G, sandbox=AnsweringSandbox(verdict))
     # the wall clock, and a sandbox that lacks what it needs, say nothing about the action; everything else does
     value = None if verdict in ("wall_timeout", "needs_cli", "runner_error") else 0.0
     assert (trajectory.ending, trajectory.reward) == (verdict.value, Reward(value=value, cause=verdict.value))
@@ -271,78 +248,45 @@ class FailingSandbox(MemorySandbox):
         return super().apply_many(source, language, actions)
 
 
-class PatientTeacher:
-    """Proposes the same action every time it is asked."""
-
-    name = "patient"
-    uses_feedback = False
-
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
-        return Proposal("", F, StateUpdate())
+PATIENT = FixedTeacher(Proposal("", F, StateUpdate()))
 
 
 def test_a_sandbox_that_fails_once_is_asked_once_more(task_of: TaskOf) -> None:
     task = task_of("old(1)\n", "x(1)\n")
-    again = collect_with_retry(task, PatientTeacher(), FailingSandbox(1), RolloutConfig())
-    assert again == collect_with_retry(task, PatientTeacher(), MemorySandbox(), RolloutConfig())
+    again = collect_with_retry(task, PATIENT, FailingSandbox(1), RolloutConfig())
+    assert again == collect_with_retry(task, PATIENT, MemorySandbox(), RolloutConfig())
 
 
 def test_a_sandbox_that_fails_twice_is_an_error_and_no_attempt(task_of: TaskOf) -> None:
     sandbox = FailingSandbox(3)
     with pytest.raises(SandboxError):
-        collect_with_retry(task_of("old(1)\n", "x(1)\n"), PatientTeacher(), sandbox, RolloutConfig())
+        collect_with_retry(task_of("old(1)\n", "x(1)\n"), PATIENT, sandbox, RolloutConfig())
     assert sandbox.failures == 1
 
 
-class SilentTeacher:
-    """A teacher that cannot answer."""
-
-    name = "silent"
-    uses_feedback = False
-
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
-        raise BoundaryError("no answer")
-
-
 def test_a_teacher_that_cannot_answer_is_an_error_and_no_attempt(task_of: TaskOf) -> None:
+    silent = FixedTeacher(BoundaryError("no answer"))
     with pytest.raises(BoundaryError):
-        collect_with_retry(task_of("old(1)\n", "x(1)\n"), SilentTeacher(), MemorySandbox(), RolloutConfig())
-
-
-class GivingUpTeacher:
-    """Gives up at once."""
-
-    name = "giving up"
-    uses_feedback = False
-
-    def __init__(self, cause: str) -> None:
-        self.cause = cause
-
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
-        return NoProposal(self.cause)
+        collect_with_retry(task_of("old(1)\n", "x(1)\n"), silent, MemorySandbox(), RolloutConfig())
 
 
 def test_why_a_teacher_gave_up_is_the_class_of_the_failure(task_of: TaskOf) -> None:
-    trajectory = collect(
-        task_of("old(1)\n", "x(1)\n"), GivingUpTeacher("too_different"), MemorySandbox(), RolloutConfig()
-    )
+    teacher = FixedTeacher(NoProposal("too_different"))
+    trajectory = collect(task_of("old(1)\n", "x(1)\n"), teacher, MemorySandbox(), RolloutConfig())
     assert (trajectory.ending, trajectory.failure, trajectory.format_ok) == ("gave_up", "too_different", True)
 
 
-def test_a_failure_without_a_cause_of_its_own_is_called_by_its_ending(task_of: TaskOf, reading: Reading) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading([INVALID]), MemorySandbox(), RolloutConfig())
-    assert (trajectory.ending, trajectory.failure) == ("action_error", "action_error")
+def test_blanks_that_ast_grep_writes_on_empty_lines_are_taken_off(run: Run) -> None:
+    after = "if a:\n    x(1)\n\n    y(1)\n"
+    trajectory = run(pattern("old($A)", "x($A)\n\ny($A)"), before="if a:\n    old(1)\n", after=after)
+    assert trajectory.steps[0].sandbox_result is not None
+    assert (trajectory.level, trajectory.steps[0].sandbox_result.after) == (Level.EXACT, after)
 
 
-def test_blanks_that_ast_grep_writes_on_empty_lines_are_taken_off(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("if a:\n    old(1)\n", "if a:\n    x(1)\n\n    y(1)\n")
-    trajectory = collect(task, reading([pattern("old($A)", "x($A)\n\ny($A)")]), MemorySandbox(), RolloutConfig())
-    assert (trajectory.level, trajectory.steps[0].sandbox_result.after) == (Level.EXACT, task.target)
-
-
-def test_unwanted_matches_take_their_share_of_what_progress_pays(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("old(1, 2)\nold(1, 3)\nold(4)\n", "x(1, 5)\nx(1, 6)\nold(4)\n")
-    [step] = collect(task, reading([pattern("old($$$A)", "x($$$A)")]), MemorySandbox(), RolloutConfig()).steps
+def test_wrong_matches_take_their_share_of_what_progress_pays(run: Run) -> None:
+    before, after = "old(1, 2)\nold(1, 3)\nold(4)\n", "x(1, 5)\nx(1, 6)\nold(4)\n"
+    [step] = run(pattern("old($$$A)", "x($$$A)"), before=before, after=after).steps
+    assert step.sandbox_result is not None
     # 8 tokens are to go and come, 4 of them did, and 2 more that should not: 6 are left
     assert (step.progress, step.false_positives, step.sandbox_result.matches) == (0.25, 1, 3)
     # 0.6 * 0.25 * (1 - 1/3)
@@ -352,26 +296,38 @@ def test_unwanted_matches_take_their_share_of_what_progress_pays(task_of: TaskOf
 LEN = pattern("len($A)", "size($A)")
 
 
-def test_an_action_that_changes_much_foreign_code_is_broad(task_of: TaskOf, reading: Reading) -> None:
-    trajectory = collect(task_of("len(b)\n", "size(b)\n"), reading([LEN]), MemorySandbox(), RolloutConfig())
-    assert trajectory.reward == Reward(value=0.6, cause="verified_broad")
+NARROW = PatternAction(pattern="len(no_such_name)", rewrite="size(no_such_name)")
+# ast-grep refuses it, so that nobody knows how much foreign code it changes
+UNKNOWN = PatternAction(pattern="len($A)", rewrite="$UNDEFINED")
 
 
-def test_an_action_as_broad_as_the_gold_is_not_too_broad(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("len(b)\n", "size(b)\n", gold_action=pattern("len($LIST)", "size($LIST)"))
+@pytest.mark.parametrize(
+    ("golds", "expected"),
+    [
+        ((), Reward(value=0.6, cause="verified_broad")),
+        ((NARROW,), Reward(value=0.6, cause="verified_broad")),
+        ((LEN,), Reward(value=1.0, cause="verified")),
+        ((UNKNOWN,), Reward(value=1.0, cause="verified")),
+        ((NARROW, UNKNOWN), Reward(value=1.0, cause="verified")),
+    ],
+    ids=["without a gold", "a narrow gold", "a gold as broad", "a gold of unknown spread", "one gold of two unknown"],
+)
+def test_a_gold_of_unknown_spread_is_held_against_nobody(
+    task_of: TaskOf, reading: Reading, golds: tuple[PatternAction, ...], expected: Reward
+) -> None:
+    gold = {"gold_action": golds[0] if golds else None, "gold_next": golds[1:]}
+    task = task_of("len(b)\n", "size(b)\n").model_copy(update=gold)
     trajectory = collect(task, reading([LEN]), MemorySandbox(), RolloutConfig())
-    assert (trajectory.reward, trajectory.steps[0].srl) == (Reward(value=1.0, cause="verified"), 1.0)
+    assert (trajectory.reward, trajectory.steps[0].srl is None) == (expected, not golds)
 
 
-def test_a_broad_step_on_the_way_is_not_forgotten(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("len(b)\nold(1)\n", "size(b)\nx(1)\n")
-    trajectory = collect(task, reading([LEN, F]), MemorySandbox(), RolloutConfig())
+def test_a_broad_step_on_the_way_is_not_forgotten(run: Run) -> None:
+    trajectory = run(LEN, F, before="len(b)\nold(1)\n", after="size(b)\nx(1)\n")
     assert [step.reward.cause for step in trajectory.steps] == ["partial", "verified_broad"]
 
 
-def test_how_long_an_attempt_took_is_known_but_neither_stored_nor_compared(task_of: TaskOf, reading: Reading) -> None:
-    task = task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n")
-    first, second = (collect(task, reading([F, G]), MemorySandbox(), RolloutConfig()) for _ in range(2))
+def test_how_long_an_attempt_took_is_known_but_neither_stored_nor_compared(run: Run) -> None:
+    first, second = (run(F, G, before=BEFORE, after=AFTER) for _ in range(2))
     assert (first, first.model_dump_json()) == (second, second.model_dump_json())
     assert (len(first.timings.answers_ms), first.timings.attempt_ms > sum(first.timings.answers_ms)) == (2, True)
     assert Trajectory.model_validate_json(first.model_dump_json()).timings.attempt_ms == 0.0

@@ -17,7 +17,7 @@ from graftline.rollouts.teachers.base import FailedAttempt, Generation, InvalidA
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
-from tests.unit.rollouts.test_listening_attempts import ASKED, BROAD, MISSED, OLD, SILENT, attempted
+from tests.unit.rollouts.test_feedback_attempts import ASKED, BROAD, MISSED, OLD, SILENT, attempted
 
 TaskOf = Callable[..., Task]
 

@@ -25,7 +25,7 @@ from graftline.training.datums import (
     load_tokenizer,
     render_all,
 )
-from tests.unit.rollouts.test_listening_attempts import MISSED, OLD, attempted
+from tests.unit.rollouts.test_feedback_attempts import MISSED, OLD, attempted
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 pytest.importorskip("tinker_cookbook", reason="pip install 'graftline[training]'")
