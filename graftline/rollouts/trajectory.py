@@ -121,7 +121,7 @@ class TrajectoryStep(_Stored):
     @property
     def state_after(self) -> State:
         """The state that the next step begins with."""
-        return self.state_before.merged(self.model_output.state_update) if self.is_kept else self.state_before
+        return self.state_before.apply(self.model_output.state_update) if self.is_kept else self.state_before
 
 
 @dataclass(frozen=True, slots=True)

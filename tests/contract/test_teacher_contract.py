@@ -74,7 +74,7 @@ def test_the_update_leaves_a_state_that_can_be_stored(teacher: Teacher) -> None:
     long = SOLVABLE.model_copy(update={"instruction": "Rename it. " * 500})
     proposal = teacher.propose(long, long.before, State())
     assert isinstance(proposal, Proposal)
-    state = State().merged(proposal.state_update)
+    state = State().apply(proposal.state_update)
     assert State.model_validate_json(state.model_dump_json()) == state
     assert (len(state.history), state.next_focus) == (1, "done")
 
@@ -94,7 +94,7 @@ def test_one_teacher_does_not_mix_up_its_tasks(teacher: Teacher) -> None:
 def test_a_teacher_that_is_done_gives_up(teacher: Teacher) -> None:
     proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
     assert isinstance(proposal, Proposal)
-    state = State().merged(proposal.state_update)
+    state = State().apply(proposal.state_update)
     assert teacher.propose(SOLVABLE, SOLVABLE.target, state) == NoProposal("done")
 
 
@@ -121,5 +121,5 @@ def test_several_gold_actions_are_proposed_in_their_order(sandbox: Sandbox) -> N
         proposed.append(answer.action)
         [result] = sandbox.apply_many(text, given.language, [answer.action])
         assert result.after is not None
-        text, state = result.after, state.merged(answer.state_update)
+        text, state = result.after, state.apply(answer.state_update)
     assert (proposed, answer) == ([RENAME, second], NoProposal("done"))

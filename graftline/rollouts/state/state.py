@@ -83,7 +83,7 @@ class State(BaseModel):
     open_issues: tuple[Note, ...] = ()
     next_focus: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
 
-    def merged(self, update: StateUpdate, limits: StateLimits = LIMITS) -> "State":
+    def apply(self, update: StateUpdate, limits: StateLimits = LIMITS) -> "State":
         """Return the state after `update`, as `merge` has it."""
         return merge(self, update, limits)
 
@@ -158,9 +158,9 @@ def _join(state: State, given: Mapping[str, Any], limits: StateLimits) -> State:
         if name in given:
             mentioned = {_key(text) for text in given[name]}
             earlier = [text for text in _texts_but_note(state, name) if _key(text) not in mentioned]
-            values[name] = _newest(
-                _note(state) if name == "history" else (), [*earlier, *given[name]], _most(name, limits)
-            )
+            note = _note(state) if name == "history" else ()
+            room = _most(name, limits) - len(note)
+            values[name] = (*note, *[*earlier, *given[name]][-room:])
     return state.model_copy(update=values)
 
 
@@ -172,7 +172,7 @@ def _shorten(state: State, tokens: int, max_history: int, mentioned: Mapping[str
         # the note takes a place of the history
         history = _texts_but_note(shorter, "history")
         displaced = max(len(history) - (max_history - 1), 0)
-        left_out.update([_words(name), *["history"] * displaced])
+        left_out.update([name.replace("_", " "), *["history"] * displaced])
         note = _LEFT_OUT + ", ".join(f"{words} {count}" for words, count in sorted(left_out.items()) if count)
         state = shorter.model_copy(update={"history": (note, *history[displaced:])})
     return state
@@ -230,14 +230,6 @@ def _counts(state: State) -> dict[str, int]:
     return {words: int(count) for words, _, count in pairs}
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _newest(note: tuple[str, ...], texts: Iterable[str], most: int) -> tuple[str, ...]:
-    return (*note, *tuple(texts)[-(most - len(note)) :])
-
-
 def _most(name: str, limits: StateLimits) -> int:
     return limits.max_history if name == "history" else limits.max_items
 
@@ -278,17 +270,20 @@ def state_update_of(tree: object, limits: StateLimits = LIMITS) -> StateUpdate:
     if not isinstance(tree, Mapping):
         raise DataError(f"state update: expected an object with some of {', '.join(_FIELDS)}, got {_kind(tree)}")
     given = {name: value for name, value in tree.items() if value is not None}
-    if faults := [fault for name, value in given.items() if (fault := _fault(name, value))]:
+    if faults := [fault for name, value in given.items() if (fault := _find_fault(name, value))]:
         raise DataError(f"state update: {'; '.join(faults)}")
-    texts = {
-        name: _text(value) if name == "next_focus" else [_text(text) for text in value] for name, value in given.items()
-    }
-    return StateUpdate.model_validate({name: _plain(value) for name, value in cap_update(texts, limits).items()})
+    texts = {name: _clean(value) if name == "next_focus" else list(map(_clean, value)) for name, value in given.items()}
+    fields = cap_update(texts, limits)
+    return StateUpdate.model_validate(
+        {name: value if name == "next_focus" else [*value] for name, value in fields.items()}
+    )
 
 
-def _fault(name: object, value: object) -> str:
+def _find_fault(name: object, value: object) -> str:
     if name not in _FIELDS:
-        return f"{_short(str(name))}: is not known; expected some of {', '.join(_FIELDS)}"
+        text = str(name)
+        short = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+        return f"{short!r}: is not known; expected some of {', '.join(_FIELDS)}"
     if name == "next_focus":
         return "" if isinstance(value, str) else f"next_focus: expected a text, got {_kind(value)}"
     if not isinstance(value, list):
@@ -298,18 +293,10 @@ def _fault(name: object, value: object) -> str:
     return f"{name}: expected a list of texts, got {wrong[0]}{more}" if wrong else ""
 
 
-def _text(value: str) -> str:
+def _clean(text: str) -> str:
     # half a character, as JSON can say it, cannot be stored
-    return value.encode("utf-8", "replace").decode("utf-8").strip()
-
-
-def _plain(value: str | tuple[str, ...]) -> str | list[str]:
-    return value if isinstance(value, str) else list(value)
+    return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _kind(value: object) -> str:
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "an object")
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…")

@@ -98,7 +98,7 @@ class StateStore:
     def update(self, key: str, update: StateUpdate) -> State:
         """Merge `update` into the state under `key`, and return what is stored from then on."""
         count_tokens("")  # reads the vocabulary, once and for a second, in which nobody else should have to wait
-        return self._replace(check_key(key), lambda before: before.merged(update, self._limits))
+        return self._replace(check_key(key), lambda before: before.apply(update, self._limits))
 
     def history(self, key: str) -> list[Change]:
         """Return every change of the state under `key`, oldest first; writes that changed nothing are not among them."""

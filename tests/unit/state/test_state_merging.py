@@ -14,62 +14,62 @@ REPLACED = ("goals", "constraints", "hypotheses", "open_issues")
 def test_an_empty_update_changes_nothing() -> None:
     state = State(goals=("a",), history=("b",), next_focus="c")
 
-    assert state.merged(StateUpdate()) == state
+    assert state.apply(StateUpdate()) == state
 
 
 @pytest.mark.parametrize("name", REPLACED)
 def test_a_given_list_replaces_the_earlier_one(name: str) -> None:
-    assert State(**{name: ("a", "b")}).merged(StateUpdate(**{name: ["c"]})) == State(**{name: ("c",)})
+    assert State(**{name: ("a", "b")}).apply(StateUpdate(**{name: ["c"]})) == State(**{name: ("c",)})
 
 
 @pytest.mark.parametrize("name", REPLACED)
 def test_an_empty_list_clears_the_earlier_one(name: str) -> None:
-    assert State(**{name: ("a",)}).merged(StateUpdate(**{name: []})) == State()
+    assert State(**{name: ("a",)}).apply(StateUpdate(**{name: []})) == State()
 
 
 @pytest.mark.parametrize("name", ["decisions", "history"])
 def test_logs_grow(name: str) -> None:
-    assert State(**{name: ("a",)}).merged(StateUpdate(**{name: ["b", "c"]})) == State(**{name: ("a", "b", "c")})
+    assert State(**{name: ("a",)}).apply(StateUpdate(**{name: ["b", "c"]})) == State(**{name: ("a", "b", "c")})
 
 
 @pytest.mark.parametrize("name", ["decisions", "history"])
 def test_an_empty_list_leaves_a_log_as_it_is(name: str) -> None:
-    assert State(**{name: ("a",)}).merged(StateUpdate(**{name: []})) == State(**{name: ("a",)})
+    assert State(**{name: ("a",)}).apply(StateUpdate(**{name: []})) == State(**{name: ("a",)})
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_repeats_are_held_once(name: str) -> None:
-    assert State(**{name: ("a",)}).merged(StateUpdate(**{name: ["a", "b", "a"]})) == State(**{name: ("a", "b")})
+    assert State(**{name: ("a",)}).apply(StateUpdate(**{name: ["a", "b", "a"]})) == State(**{name: ("a", "b")})
 
 
 def test_the_oldest_of_the_history_falls_out() -> None:
     # 2 + 2 is one more than the 3 that are kept
-    state = State(history=("1", "2")).merged(StateUpdate(history=["3", "4"]))
+    state = State(history=("1", "2")).apply(StateUpdate(history=["3", "4"]))
 
     assert (MAX_HISTORY, state.history) == (3, ("2", "3", "4"))
 
 
 @pytest.mark.parametrize("name", ["goals", "constraints", "decisions", "hypotheses", "open_issues"])
 def test_every_other_list_keeps_its_last_eight(name: str) -> None:
-    state = State().merged(StateUpdate(**{name: [str(number) for number in range(10)]}))
+    state = State().apply(StateUpdate(**{name: [str(number) for number in range(10)]}))
 
     assert (MAX_ITEMS, getattr(state, name)) == (8, ("2", "3", "4", "5", "6", "7", "8", "9"))
 
 
 def test_repeats_are_taken_out_before_the_cut() -> None:
-    state = State(history=("1", "2")).merged(StateUpdate(history=["2", "2", "3"]))
+    state = State(history=("1", "2")).apply(StateUpdate(history=["2", "2", "3"]))
 
     assert state.history == ("1", "2", "3")
 
 
 @pytest.mark.parametrize(("given", "after"), [("b", "b"), ("", ""), (None, "a")])
 def test_the_focus_is_replaced_when_it_is_given(given: str | None, after: str) -> None:
-    assert State(next_focus="a").merged(StateUpdate(next_focus=given)) == State(next_focus=after)
+    assert State(next_focus="a").apply(StateUpdate(next_focus=given)) == State(next_focus=after)
 
 
 def test_the_state_before_is_left_as_it_was() -> None:
     state = State(goals=("a",))
-    state.merged(StateUpdate(goals=["b"]))
+    state.apply(StateUpdate(goals=["b"]))
 
     assert state == State(goals=("a",))
 
@@ -95,10 +95,10 @@ def test_a_note_that_is_empty_too_long_or_no_text_is_refused(update: dict[str, A
 def test_notes_of_the_greatest_length_are_accepted() -> None:
     note = "x" * MAX_CHARACTERS
 
-    assert State().merged(StateUpdate(goals=[note], next_focus=note)) == State(goals=(note,), next_focus=note)
+    assert State().apply(StateUpdate(goals=[note], next_focus=note)) == State(goals=(note,), next_focus=note)
 
 
 def test_a_merged_state_survives_being_stored() -> None:
-    state = State().merged(StateUpdate(goals=["a"], history=["b"], next_focus="c"))
+    state = State().apply(StateUpdate(goals=["a"], history=["b"], next_focus="c"))
 
     assert State.model_validate_json(state.model_dump_json()) == state

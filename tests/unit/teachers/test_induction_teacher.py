@@ -103,7 +103,7 @@ def test_the_history_of_a_long_attempt_tells_its_steps_apart_and_stays_short() -
         thoughts.add(proposal.think)
         [result] = sandbox.apply_many(text, "python", [proposal.action])
         assert result.after is not None
-        text, state = result.after, state.merged(proposal.state_update)
+        text, state = result.after, state.apply(proposal.state_update)
     assert len(thoughts) == 12
     assert state.history == tuple(
         f"rewrote `old{number}($A)` to `new{number}($A)` (line {number + 1})" for number in (9, 10, 11)

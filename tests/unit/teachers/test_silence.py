@@ -95,7 +95,7 @@ def steps(task: Task) -> Iterator[tuple[str, State, Proposal]]:
             return
         yield text, state, proposal
         [result] = sandbox.apply_many(text, task.language, [proposal.action])
-        text, state = normalize_blank_lines(text, result), state.merged(proposal.state_update)
+        text, state = normalize_blank_lines(text, result), state.apply(proposal.state_update)
         if compare_texts(text, task.target, task.language).is_verified:
             return
 
