@@ -110,10 +110,10 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "target" / "rows.jsonl"
 
 
-def fetch(home: Home, wanted: Dataset, target: Path, steps: list[tuple[int, int]] | None = None) -> Download:
+def fetch(home: Home, entry: Dataset, target: Path, steps: list[tuple[int, int]] | None = None) -> Download:
     seen = [] if steps is None else steps
-    (file,) = home.hub.files("demo", wanted)
-    return home.hub.fetch("demo", wanted, file, target, lambda done, total: seen.append((done, total)))
+    (file,) = home.hub.files("demo", entry)
+    return home.hub.fetch("demo", entry, file, target, lambda done, total: seen.append((done, total)))
 
 
 def beside(target: Path) -> list[str]:
@@ -184,10 +184,10 @@ def test_something_else_than_pinned_is_an_error_and_leaves_what_there_was(
 
 def test_a_pinned_file_that_is_there_already_is_left_as_it_is(home: Home, target: Path) -> None:
     home.put({"rows.jsonl": CONTENT})
-    wanted = home.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest())
-    fetch(home, wanted, target)
+    entry = home.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest())
+    fetch(home, entry, target)
     before = target.stat()
-    assert fetch(home, wanted, target).size_bytes == len(CONTENT)
+    assert fetch(home, entry, target).size_bytes == len(CONTENT)
     after = target.stat()
     # it was looked at, which is a time too
     assert (after.st_ino, after.st_mtime_ns, after.st_ctime_ns) == (
@@ -212,16 +212,16 @@ def test_a_folder_is_no_file(home: Home, target: Path) -> None:
 
 def test_a_stream_gives_exactly_the_bytes_of_the_home(home: Home) -> None:
     home.put({"rows.jsonl": CONTENT})
-    wanted = home.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest(), size_bytes=len(CONTENT))
-    (file,) = home.hub.files("demo", wanted)
-    with home.hub.stream("demo", wanted, file) as stream:
+    entry = home.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest(), size_bytes=len(CONTENT))
+    (file,) = home.hub.files("demo", entry)
+    with home.hub.stream("demo", entry, file) as stream:
         assert (stream.read(7), stream.read()) == (CONTENT[:7], CONTENT[7:])
 
 
 def test_a_stream_may_be_left_early(home: Home) -> None:
     home.put({"rows.jsonl": CONTENT})
-    wanted = home.dataset("rows.jsonl")
-    with home.hub.stream("demo", wanted, home.hub.files("demo", wanted)[0]) as stream:
+    entry = home.dataset("rows.jsonl")
+    with home.hub.stream("demo", entry, home.hub.files("demo", entry)[0]) as stream:
         assert stream.read(3) == CONTENT[:3]
 
 
@@ -232,8 +232,8 @@ def test_a_stream_of_something_else_than_pinned_is_an_error_at_its_end(
     home.put({"rows.jsonl": b"12345678901"})
 
     def read() -> None:
-        wanted = home.dataset("rows.jsonl", **pins)
-        with home.hub.stream("demo", wanted, home.hub.files("demo", wanted)[0]) as stream:
+        entry = home.dataset("rows.jsonl", **pins)
+        with home.hub.stream("demo", entry, home.hub.files("demo", entry)[0]) as stream:
             stream.read()
 
     with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file in its home"):
@@ -282,15 +282,15 @@ def test_a_look_at_an_unchanged_home_is_the_last_one_and_another_after_a_change(
 
 def test_a_dataset_that_follows_its_home_has_no_pins(home: Home, target: Path) -> None:
     home.put({"rows.jsonl": CONTENT})
-    wanted = home.dataset("rows.jsonl", sha256="0" * 64, size_bytes=1).model_copy(update={"follow": True})
-    fetch(home, wanted, target)
+    entry = home.dataset("rows.jsonl", sha256="0" * 64, size_bytes=1).model_copy(update={"follow": True})
+    fetch(home, entry, target)
     assert target.read_bytes() == CONTENT
 
 
 def test_a_home_nobody_knows_is_an_error_that_says_what_to_state(tmp_path: Path) -> None:
-    wanted = Home(local_hub(tmp_path), None).dataset("rows.jsonl")
+    entry = Home(local_hub(tmp_path), None).dataset("rows.jsonl")
     with pytest.raises(ConfigError) as error:
-        local_hub(tmp_path).revision("demo", wanted)
+        local_hub(tmp_path).revision("demo", entry)
     assert str(error.value) == (
         "dataset 'demo': nobody knows its home; state `home` in configs/datasets.yaml, or set GRAFTLINE_DATASET_MIRROR"
     )

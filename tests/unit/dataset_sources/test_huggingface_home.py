@@ -40,15 +40,15 @@ def dataset(server: HubServer, *files: DatasetFile, **changes: Any) -> Dataset:
     )
 
 
-def fetch(of: HuggingFaceHub, wanted: Dataset, folder: Path) -> dict[str, bytes]:
-    for file in of.files("demo", wanted):
-        of.fetch("demo", wanted, file, folder / file.path, lambda done, total: None)
+def fetch(of: HuggingFaceHub, entry: Dataset, folder: Path) -> dict[str, bytes]:
+    for file in of.files("demo", entry):
+        of.fetch("demo", entry, file, folder / file.path, lambda done, total: None)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_commit_is_its_own_revision_and_nobody_is_asked(server: HubServer) -> None:
-    wanted = dataset(server)
-    assert (hub(server).revision("demo", wanted), server.seen) == (wanted.version, [])
+    entry = dataset(server)
+    assert (hub(server).revision("demo", entry), server.seen) == (entry.version, [])
 
 
 @pytest.mark.parametrize("version", ["main", "v1.0", "fc56fe3", "F" * 40])
@@ -79,9 +79,9 @@ def test_the_listing_fills_in_size_and_checksum(server: HubServer) -> None:
 
 
 def test_a_pin_that_the_listing_contradicts_is_said_before_anything_is_fetched(server: HubServer) -> None:
-    wanted = dataset(server, DatasetFile(path="data/a/rows.jsonl", sha256="0" * 64))
+    entry = dataset(server, DatasetFile(path="data/a/rows.jsonl", sha256="0" * 64))
     with pytest.raises(DownloadError) as error:
-        hub(server).files("demo", wanted)
+        hub(server).files("demo", entry)
     assert str(error.value) == (
         f"hf://datasets/owner/name/data/a/rows.jsonl: sha256 is {hashlib.sha256(LARGE).hexdigest()}, but {'0' * 64} is"
         " expected; restore the file in its home, or pin the new version below configs/ if you mean to change it"
@@ -89,18 +89,18 @@ def test_a_pin_that_the_listing_contradicts_is_said_before_anything_is_fetched(s
 
 
 def test_files_come_from_the_pinned_commit_and_no_code_is_run(server: HubServer, tmp_path: Path) -> None:
-    wanted = dataset(server)
+    entry = dataset(server)
     server.put("owner/name", {"data/a/rows.jsonl": b"newer and large enough"})
-    assert fetch(hub(server), wanted, tmp_path) == {"data/a/rows.jsonl": LARGE, "data/b/rows.jsonl": SMALL}
+    assert fetch(hub(server), entry, tmp_path) == {"data/a/rows.jsonl": LARGE, "data/b/rows.jsonl": SMALL}
 
 
 def test_one_commit_is_followed_until_the_revision_is_asked_for_again(server: HubServer, tmp_path: Path) -> None:
-    followed, wanted = hub(server), dataset(server, follow=True, version="main")
-    first = followed.revision("demo", wanted)
+    followed, entry = hub(server), dataset(server, follow=True, version="main")
+    first = followed.revision("demo", entry)
     server.put("owner/name", {"data/a/rows.jsonl": b"newer and large enough"})
-    assert fetch(followed, wanted, tmp_path) == {"data/a/rows.jsonl": LARGE, "data/b/rows.jsonl": SMALL}
-    assert followed.revision("demo", wanted) == server.repositories["owner/name"].newest != first
-    assert [file.path for file in followed.files("demo", wanted)] == ["data/a/rows.jsonl"]
+    assert fetch(followed, entry, tmp_path) == {"data/a/rows.jsonl": LARGE, "data/b/rows.jsonl": SMALL}
+    assert followed.revision("demo", entry) == server.repositories["owner/name"].newest != first
+    assert [file.path for file in followed.files("demo", entry)] == ["data/a/rows.jsonl"]
 
 
 def test_the_token_is_for_the_hub_and_not_for_those_it_refers_to(server: HubServer, tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ HOW = "accept the terms at https://hub.example.com/terms, make a token that may 
 
 
 def test_without_a_token_nobody_is_asked_and_the_page_is_named(server: HubServer, tmp_path: Path) -> None:
-    wanted = dataset(server, terms="https://hub.example.com/terms")
+    entry = dataset(server, terms="https://hub.example.com/terms")
     for reads in (
-        lambda: hub(server).files("demo", wanted),
-        lambda: hub(server).fetch("demo", wanted, DatasetFile(path="a"), tmp_path / "a", lambda done, total: None),
-        lambda: hub(server).stream("demo", wanted, DatasetFile(path="a")).__enter__(),
+        lambda: hub(server).files("demo", entry),
+        lambda: hub(server).fetch("demo", entry, DatasetFile(path="a"), tmp_path / "a", lambda done, total: None),
+        lambda: hub(server).stream("demo", entry, DatasetFile(path="a")).__enter__(),
     ):
         with pytest.raises(ConfigError) as error:
             reads()
@@ -126,15 +126,15 @@ def test_without_a_token_nobody_is_asked_and_the_page_is_named(server: HubServer
 
 
 def test_a_refusal_says_what_to_do(server: HubServer, tmp_path: Path) -> None:
-    wanted = dataset(server, terms="https://hub.example.com/terms")
+    entry = dataset(server, terms="https://hub.example.com/terms")
     held, page = server.repositories["owner/name"], f"dataset 'demo': {server.url}/datasets/owner/name: "
     held.token = TOKEN
     with pytest.raises(ConfigError) as error:
-        fetch(hub(server, HF_TOKEN="hf_another_one"), wanted, tmp_path)
+        fetch(hub(server, HF_TOKEN="hf_another_one"), entry, tmp_path)
     assert str(error.value) == f"{page}HF_TOKEN is refused; {HOW}"
     held.is_closed = True
     with pytest.raises(ConfigError) as error:
-        fetch(hub(server, HF_TOKEN=TOKEN), wanted, tmp_path)
+        fetch(hub(server, HF_TOKEN=TOKEN), entry, tmp_path)
     assert str(error.value) == (
         f"{page}the account of HF_TOKEN has not been let in; accept the terms at https://hub.example.com/terms with it"
     )
@@ -148,12 +148,12 @@ def test_a_refusal_says_what_to_do(server: HubServer, tmp_path: Path) -> None:
 
 
 def test_a_look_asks_whether_there_is_a_new_commit(server: HubServer) -> None:
-    wanted, looking = dataset(server), hub(server)
-    first = looking.observe("demo", wanted, None)
-    assert first == Observation(wanted.version, f'W/"{wanted.version}"')
-    assert looking.observe("demo", wanted, first) is first
+    entry, looking = dataset(server), hub(server)
+    first = looking.observe("demo", entry, None)
+    assert first == Observation(entry.version, f'W/"{entry.version}"')
+    assert looking.observe("demo", entry, first) is first
     newest = server.put("owner/name", {})
-    assert looking.observe("demo", wanted, first).revision == newest
+    assert looking.observe("demo", entry, first).revision == newest
     assert server.asked("If-None-Match")[1:] == [("GET", "/api/datasets/owner/name/revision/main", first.etag)] * 2
 
 
@@ -193,18 +193,18 @@ def test_an_answer_of_something_else_is_an_error(server: HubServer, body: bytes,
 
 @pytest.mark.parametrize("body", [b"{}", b'[{"type": "file"}]', b"[1]", b'[{"type": "file", "path": 1, "size": "x"}]'])
 def test_a_listing_of_something_else_is_an_error(server: HubServer, body: bytes) -> None:
-    wanted = dataset(server)
-    server.faults[f"/api/datasets/owner/name/tree/{wanted.version}"] = [Fault(body=body)]
+    entry = dataset(server)
+    server.faults[f"/api/datasets/owner/name/tree/{entry.version}"] = [Fault(body=body)]
     with pytest.raises(DownloadError, match=r"does not list its files as expected|no such file"):
-        hub(server).files("demo", wanted)
+        hub(server).files("demo", entry)
 
 
 def test_a_listing_that_goes_on_elsewhere_is_refused(server: HubServer) -> None:
-    wanted = dataset(server)
+    entry = dataset(server)
     link = {"Link": f'<{server.cdn}/api/datasets/owner/name/tree?page=2>; rel="next"'}
-    server.faults[f"/api/datasets/owner/name/tree/{wanted.version}"] = [Fault(headers=link)]
+    server.faults[f"/api/datasets/owner/name/tree/{entry.version}"] = [Fault(headers=link)]
     with pytest.raises(DownloadError, match="another place"):
-        hub(server, HF_TOKEN=TOKEN).files("demo", wanted)
+        hub(server, HF_TOKEN=TOKEN).files("demo", entry)
 
 
 @pytest.mark.parametrize(

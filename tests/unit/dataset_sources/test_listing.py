@@ -52,9 +52,9 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_name_that_would_lead_elsewhere_is_refused(name: str) -> None:
-    wanted = dataset(DatasetFile(path="*"), DatasetFile(path="*/*"))
+    entry = dataset(DatasetFile(path="*"), DatasetFile(path="*/*"))
     with pytest.raises(DataError, match="use a plain relative path"):
-        resolve("home", wanted, {name: Facts(), "fine": Facts(), "fine/too": Facts()})
+        resolve("home", entry, {name: Facts(), "fine": Facts(), "fine/too": Facts()})
 
 
 def test_a_name_that_nobody_asked_for_is_no_fault() -> None:
@@ -63,8 +63,8 @@ def test_a_name_that_nobody_asked_for_is_no_fault() -> None:
 
 
 def test_a_pinned_entry_stands_beside_a_pattern_that_fits_it() -> None:
-    wanted = dataset(DatasetFile(path="a.csv", sha256="0" * 64), DatasetFile(path="*.csv"))
-    assert resolve("home", wanted, {"b.csv": Facts(), "a.csv": Facts(size_bytes=1)}) == [
+    entry = dataset(DatasetFile(path="a.csv", sha256="0" * 64), DatasetFile(path="*.csv"))
+    assert resolve("home", entry, {"b.csv": Facts(), "a.csv": Facts(size_bytes=1)}) == [
         DatasetFile(path="a.csv", sha256="0" * 64, size_bytes=1),
         DatasetFile(path="b.csv"),
     ]

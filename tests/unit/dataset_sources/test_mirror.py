@@ -38,9 +38,9 @@ def dataset(*paths: str, home: str | None = "hf://datasets/owner/name", **pins: 
     return Dataset(reader="commitpackft", home=home, version="1", license="MIT", files=files)
 
 
-def fetch(hub: DatasetHub, wanted: Dataset, target: Path) -> Download:
-    (file,) = hub.files("demo", wanted)
-    return hub.fetch("demo", wanted, file, target, lambda done, total: None)
+def fetch(hub: DatasetHub, entry: Dataset, target: Path) -> Download:
+    (file,) = hub.files("demo", entry)
+    return hub.fetch("demo", entry, file, target, lambda done, total: None)
 
 
 @pytest.mark.parametrize("home", [None, "hf://datasets/owner/name", "https://example.com/x", "s3://bucket/x"])
@@ -54,12 +54,12 @@ def test_a_mirror_stands_for_homes_that_are_elsewhere_or_unknown(tmp_path: Path,
 def test_folders_of_the_checkout_stay_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "rows.jsonl").write_bytes(b"sample")
-    hub, wanted = mirror(tmp_path, {"rows.jsonl": CONTENT}), dataset("rows.jsonl", home="samples")
-    assert fetch(hub, wanted, tmp_path / "t").is_upstream
+    hub, entry = mirror(tmp_path, {"rows.jsonl": CONTENT}), dataset("rows.jsonl", home="samples")
+    assert fetch(hub, entry, tmp_path / "t").is_upstream
     assert (tmp_path / "t").read_bytes() == b"sample"
-    assert hub.revision("demo", wanted) == local_hub(tmp_path).revision("demo", wanted)
-    assert hub.observe("demo", wanted, None) == local_hub(tmp_path).observe("demo", wanted, None)
-    with hub.stream("demo", wanted, wanted.files[0]) as stream:
+    assert hub.revision("demo", entry) == local_hub(tmp_path).revision("demo", entry)
+    assert hub.observe("demo", entry, None) == local_hub(tmp_path).observe("demo", entry, None)
+    with hub.stream("demo", entry, entry.files[0]) as stream:
         assert stream.read() == b"sample"
 
 
@@ -115,25 +115,25 @@ def test_another_file_than_the_pinned_one_is_refused_where_it_must_match(
 def test_another_file_than_the_pinned_one_is_used_with_one_warning_where_it_need_not_match(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, stored: bytes, reason: str
 ) -> None:
-    wanted = dataset("rows.jsonl", sha256=SHA256, size_bytes=len(CONTENT))
-    fetched = fetch(mirror(tmp_path, {name: stored}), wanted, tmp_path / name)
+    entry = dataset("rows.jsonl", sha256=SHA256, size_bytes=len(CONTENT))
+    fetched = fetch(mirror(tmp_path, {name: stored}), entry, tmp_path / name)
     assert ((tmp_path / name).read_bytes(), fetched.is_upstream) == (stored, False)
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.startswith(f"{tmp_path}/mirror/demo/{name}: is not the pinned file, but is used: {reason}")
 
 
 def test_the_revision_is_that_of_the_mirror(tmp_path: Path) -> None:
-    wanted = dataset("rows.jsonl", sha256=SHA256)
-    first = mirror(tmp_path, {"rows.jsonl": CONTENT}).revision("demo", wanted)
-    second = mirror(tmp_path, {"rows.jsonl": b"other"}).revision("demo", wanted)
-    assert first != second == mirror(tmp_path, {}).observe("demo", wanted, None).revision
+    entry = dataset("rows.jsonl", sha256=SHA256)
+    first = mirror(tmp_path, {"rows.jsonl": CONTENT}).revision("demo", entry)
+    second = mirror(tmp_path, {"rows.jsonl": b"other"}).revision("demo", entry)
+    assert first != second == mirror(tmp_path, {}).observe("demo", entry, None).revision
 
 
 def test_a_stream_of_the_mirror_is_checked_as_a_fetch_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    wanted = dataset("rows.jsonl", sha256="0" * 64)
+    entry = dataset("rows.jsonl", sha256="0" * 64)
     for must_match_pins in (False, True):
         hub = mirror(tmp_path, {"rows.jsonl": CONTENT}, must_match_pins)
-        with hub.stream("demo", wanted, hub.files("demo", wanted)[0]) as stream:
+        with hub.stream("demo", entry, hub.files("demo", entry)[0]) as stream:
             if not must_match_pins:
                 assert stream.read() == CONTENT
                 assert len(caplog.records) == 1
@@ -143,13 +143,13 @@ def test_a_stream_of_the_mirror_is_checked_as_a_fetch_is(tmp_path: Path, caplog:
 
 
 def test_a_compressed_stream_cannot_be_checked_and_says_so(tmp_path: Path) -> None:
-    wanted = dataset("rows.jsonl", sha256=SHA256)
+    entry = dataset("rows.jsonl", sha256=SHA256)
     hub = mirror(tmp_path, {"rows.jsonl.gz": PACKED})
-    with hub.stream("demo", wanted, hub.files("demo", wanted)[0]) as stream:
+    with hub.stream("demo", entry, hub.files("demo", entry)[0]) as stream:
         assert stream.read() == PACKED
     strict = mirror(tmp_path, {}, must_match_pins=True)
     with pytest.raises(DownloadError, match=r"cannot be checked while it is read; keep 'rows.jsonl' itself there"):
-        strict.stream("demo", wanted, hub.files("demo", wanted)[0])
+        strict.stream("demo", entry, hub.files("demo", entry)[0])
 
 
 def test_what_a_mirror_holds_is_known_by_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

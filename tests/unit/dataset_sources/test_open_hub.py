@@ -36,13 +36,13 @@ def test_every_home_is_asked_in_its_own_way(tmp_path: Path) -> None:
             (f"{server.url}/web", b"web"),
             ("hf://datasets/owner/name", b"repository"),
         ):
-            wanted = dataset(home, version=commit)
-            (file,) = hub.files("demo", wanted)
-            with hub.stream("demo", wanted, file) as stream:
+            entry = dataset(home, version=commit)
+            (file,) = hub.files("demo", entry)
+            with hub.stream("demo", entry, file) as stream:
                 assert stream.read() == content
-            hub.fetch("demo", wanted, file, tmp_path / "t", lambda done, total: None)
+            hub.fetch("demo", entry, file, tmp_path / "t", lambda done, total: None)
             assert (tmp_path / "t").read_bytes() == content
-            assert hub.observe("demo", wanted, None).revision == hub.revision("demo", wanted)
+            assert hub.observe("demo", entry, None).revision == hub.revision("demo", entry)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_waiting_is_configured_within_reason() -> None:
 
 def test_packages_come_from_their_registry_even_with_a_mirror(tmp_path: Path) -> None:
     package = PackageRelease(registry="pypi", name="demo", old="1.0", new="2.0")
-    wanted = dataset(None, reader="package_releases", packages=(package,), files=())
-    found = open_hub(HomesHubConfig(), tmp_path, Secrets([]), f"{tmp_path}/mirror").files("demo", wanted)
+    entry = dataset(None, reader="package_releases", packages=(package,), files=())
+    found = open_hub(HomesHubConfig(), tmp_path, Secrets([]), f"{tmp_path}/mirror").files("demo", entry)
     assert len(found) == 2
 
 

@@ -27,9 +27,9 @@ def server() -> Iterator[HubServer]:
 
 def read(server: HubServer, patience: RetryPolicy = QUICK, **pins: Any) -> bytes:
     file = DatasetFile(path="part.jsonl.gz", **pins)
-    wanted = Dataset(reader="agentpack", home=f"{server.url}/train", version="1", license="MIT", files=(file,))
+    entry = Dataset(reader="agentpack", home=f"{server.url}/train", version="1", license="MIT", files=(file,))
     content = bytearray()
-    with HttpHub(patience).stream("agentpack", wanted, file) as stream:
+    with HttpHub(patience).stream("agentpack", entry, file) as stream:
         while piece := stream.read(1000):
             content += piece
     return bytes(content)

@@ -43,30 +43,30 @@ def test_a_look_asks_for_no_content(server: HubServer) -> None:
 
 
 def test_a_look_at_one_changed_file_is_a_new_revision(server: HubServer) -> None:
-    wanted = dataset(f"{server.url}/plain")
-    first = HUB.observe("demo", wanted, None)
+    entry = dataset(f"{server.url}/plain")
+    first = HUB.observe("demo", entry, None)
     server.files["/plain/b.csv"] = b"333"
-    second = HUB.observe("demo", wanted, first)
+    second = HUB.observe("demo", entry, first)
     assert second.revision != first.revision
-    assert second == HUB.observe("demo", wanted, None)
-    assert second.revision == HUB.revision("demo", wanted)
+    assert second == HUB.observe("demo", entry, None)
+    assert second.revision == HUB.revision("demo", entry)
 
 
 def test_a_server_without_head_is_asked_for_the_beginning(server: HubServer) -> None:
-    wanted = dataset(f"{server.url}/plain")
-    first = HUB.observe("demo", wanted, None)
+    entry = dataset(f"{server.url}/plain")
+    first = HUB.observe("demo", entry, None)
     server.answers_head = False
-    assert HUB.observe("demo", wanted, None) == first
+    assert HUB.observe("demo", entry, None) == first
     assert [asked[0] for asked in server.asked()][2:] == ["HEAD", "GET"] * 2
 
 
 def test_a_server_without_etags_is_known_by_sizes(server: HubServer) -> None:
     server.has_etags = False
-    wanted = dataset(f"{server.url}/plain")
-    first = HUB.observe("demo", wanted, None)
-    assert HUB.observe("demo", wanted, first) is first
+    entry = dataset(f"{server.url}/plain")
+    first = HUB.observe("demo", entry, None)
+    assert HUB.observe("demo", entry, first) is first
     server.files["/plain/b.csv"] = b"333"
-    assert HUB.observe("demo", wanted, first) != first
+    assert HUB.observe("demo", entry, first) != first
 
 
 def test_a_server_by_which_no_change_would_show_is_refused(server: HubServer) -> None:
@@ -86,13 +86,13 @@ def test_the_revision_of_pinned_files_asks_nobody(server: HubServer) -> None:
 
 
 def test_the_revision_is_waited_for_and_a_look_is_not(server: HubServer) -> None:
-    wanted = dataset(f"{server.url}/plain")
-    first = HUB.revision("demo", wanted)
+    entry = dataset(f"{server.url}/plain")
+    first = HUB.revision("demo", entry)
     server.faults["/plain/a.csv"] = [Fault(status=503), Fault(status=429, retry_after="0")]
-    assert HUB.revision("demo", wanted) == first
+    assert HUB.revision("demo", entry) == first
     server.faults["/plain/a.csv"] = [Fault(status=429, retry_after="5")]
     with pytest.raises(SourceBusyError) as error:
-        HUB.observe("demo", wanted, None)
+        HUB.observe("demo", entry, None)
     assert error.value.retry_after_s == 5.0
 
 

@@ -1,4 +1,7 @@
-"""Rows that cannot be edits: each is a drop that says why and where, and the rows round it are kept."""
+"""Rows that cannot be edits: each is a rejection that says why and where, and the rows round it are kept.
+
+Not here: what is no JSON (`test_json_rows`), and what an edit has to be whatever dataset it is from (`test_ingesting`).
+"""
 
 import gzip
 import json
@@ -16,7 +19,36 @@ from graftline.datasets.readers.base import RawRow
 from tests.unit.datasets.fixtures import dataset
 
 Row = Callable[..., bytes]
-DropOf = Callable[[bytes], Rejection]
+ALLOWED = "MIT, BSD-2-Clause, BSD-3-Clause, Apache-2.0, ISC"
+LANGUAGES = "python, javascript, typescript, tsx, java"
+BLANKS = "pre and post differ in nothing, or in blanks only"
+NO_PYTHON = "one side is not valid python, alone or as a member"
+KEPT = [("rows.jsonl", 1, "release_pairs:1")]
+
+BAD_ROWS: list[tuple[dict[str, Any], str, str]] = [
+    ({"pre": "x" * 5_000_000}, "line_too_long", "more than 2097152 bytes"),
+    ({"pre": ""}, "empty_pre", "pre is empty: nothing can be rewritten"),
+    ({"pre": " \n\t\n"}, "empty_pre", "pre is empty: nothing can be rewritten"),
+    ({"post": ""}, "empty_post", "post is empty: the function was removed, not rewritten"),
+    ({"post": "\n  \n"}, "empty_post", "post is empty: the function was removed, not rewritten"),
+    ({"language": "cobol"}, "unknown_language", f"language 'cobol'; known: {LANGUAGES}"),
+    ({"language": "Python"}, "unknown_language", f"language 'Python'; known: {LANGUAGES}"),
+    ({"language": ""}, "unknown_language", f"language ''; known: {LANGUAGES}"),
+    *(({"pre": value}, "bad_field", "pre: Input should be a valid string") for value in (3, None, ["x"], {}, True)),
+    ({"licence": ""}, "bad_field", "licence: String should have at least 1 character"),
+    ({"licence": "GPL-3.0-only"}, "licence", f"'GPL-3.0-only' is not allowed; allowed: {ALLOWED}"),
+    ({"post": "def first(x):\n    return old(x)\n"}, "unchanged", BLANKS),
+    ({"post": "\ndef first(x):  \n\n\n    return old(x)\t"}, "unchanged", BLANKS),
+    *(({field: "x = '\0'\n"}, "not_text", "holds a NUL character") for field in ("pre", "post", "qual")),
+    *(({field: "'\ud800'"}, "not_text", "holds half a surrogate pair") for field in ("pre", "qual", "changed")),
+    # 4 characters a token: 8,001 of them are 2,001 tokens
+    ({"pre": "x = " + "1" * 7997}, "too_long", "pre has 2001 tokens by characters/4, more than 2000"),
+    ({"pre": "def first(:\n"}, "unparsable", NO_PYTHON),
+    ({"post": "def first(:\n"}, "unparsable", NO_PYTHON),
+    ({"language": "java", "pre": "int f() { return a; }", "post": "int f( { }"}, "unparsable", NO_PYTHON.replace("python", "java")),
+    # as many tokens as are allowed, in one line of 10,001 characters
+    ({"post": "x = '" + "a" * 9995 + "'"}, "unparsable", NO_PYTHON),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -26,61 +58,57 @@ def row(pair: Mapping[str, Any]) -> Row:
 
 
 @pytest.fixture
-def drop_of(ingested: Callable[..., list[Any]], row: Row) -> DropOf:
-    """Return the drop of a line that stands between two good ones, which have to be kept."""
+def reject(ingested: Callable[..., list[Any]], row: Row) -> Callable[[bytes], Rejection]:
+    """Return the rejection of a line that stands between two good ones, which have to be kept."""
 
     def read(bad: bytes) -> Rejection:
         content = b"\n".join([row(id="release:before"), bad, row(id="release:after")])
-        before, (file, line, drop), after = ingested(content)
+        before, (file, line, rejection), after = ingested(content)
         assert (before, after) == (("rows.jsonl", 1, "release_pairs:before"), ("rows.jsonl", 3, "release_pairs:after"))
         assert (file, line) == ("rows.jsonl", 2)
-        return drop
+        return rejection
 
     return read
 
 
-def test_a_line_that_is_not_json_says_where_it_breaks(drop_of: DropOf) -> None:
-    # `nothing` starts at the eighth character, and only `null` starts like it
-    assert drop_of(b'{"id": nothing}') == Rejection(
-        RejectReason.MALFORMED_JSON, "invalid literal, expected 'null' (character 8)"
-    )
+@pytest.mark.parametrize(("changes", "reason", "detail"), BAD_ROWS)
+def test_a_bad_row_says_why(
+    reject: Callable[[bytes], Rejection], row: Row, changes: dict[str, Any], reason: str, detail: str
+) -> None:
+    assert reject(row(**changes)) == Rejection(RejectReason(reason), detail)
 
 
-@pytest.mark.parametrize(("line", "kind"), [(b"[1, 2]", "list"), (b'"a"', "str"), (b"7", "int"), (b"null", "NoneType")])
-def test_json_that_is_not_an_object_says_what_it_is(drop_of: DropOf, line: bytes, kind: str) -> None:
-    assert drop_of(line) == Rejection(RejectReason.MALFORMED_JSON, f"expected an object, found {kind}")
+def test_a_missing_field_is_named(reject: Callable[[bytes], Rejection], pair: Mapping[str, Any]) -> None:
+    without = {key: value for key, value in pair.items() if key != "post"}
+    assert reject(json.dumps(without).encode()) == Rejection(RejectReason.BAD_FIELD, "post: Field required")
 
 
-def test_json_nested_deeper_than_the_parser_follows_is_a_drop(drop_of: DropOf) -> None:
-    # each level takes eight characters and is 1,024 deep after that many
-    assert drop_of(b'{"pre": ' * 100_000) == Rejection(
-        RejectReason.MALFORMED_JSON, "depth limit exceeded (character 8194)"
-    )
+def test_a_line_that_is_no_row_says_where_it_breaks(reject: Callable[[bytes], Rejection], row: Row) -> None:
+    assert [str(reject(line)) for line in (b'{"id": nothing}', b"[1]", row()[:6] + b"\xff" + row()[7:])] == [
+        # `nothing` starts at the eighth character, and only `null` starts like it
+        "malformed_json: invalid literal, expected 'null' (character 8)",
+        "malformed_json: expected an object, found list",
+        "invalid_utf8: byte 7 of the line is not UTF-8",
+    ]
 
 
-def test_a_number_too_long_to_be_read_is_a_drop(drop_of: DropOf) -> None:
-    assert drop_of(b'{"changed": ' + b"1" * 5000 + b"}") == Rejection(
-        RejectReason.MALFORMED_JSON, "number is infinity when parsed as double (character 13)"
-    )
-
-
-def test_bytes_that_are_not_utf8_say_which_byte(drop_of: DropOf, row: Row) -> None:
-    # the seventh byte is the first that is replaced
-    assert drop_of(row()[:6] + b"\xff" + row()[7:]) == Rejection(
-        RejectReason.INVALID_UTF8, "byte 7 of the line is not UTF-8"
-    )
-
-
-def test_a_row_of_five_megabytes_is_dropped(drop_of: DropOf, row: Row) -> None:
-    # the default limit is 2 MiB
-    assert drop_of(row(pre="x" * 5_000_000)) == Rejection(RejectReason.LINE_TOO_LONG, "more than 2097152 bytes")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"pre": "if a:\n    b()\n    c()\n", "post": "if a:\n    b()\nc()\n"}, id="another indentation"),
+        pytest.param({"pre": "x = " + "1" * 7996, "post": "x = " + "2" * 9000}, id="as many tokens as are allowed"),
+        pytest.param({"pre": "x = " + "(" * 3000 + "1" + ")" * 3000}, id="nested deeper than ast-grep may go"),
+    ],
+)
+def test_a_row_at_a_limit_is_an_edit(ingested: Callable[..., list[Any]], row: Row, changes: dict[str, Any]) -> None:
+    assert ingested(row(**changes)) == KEPT
 
 
 def test_a_line_at_the_limit_is_read_and_one_above_is_not(ingested: Callable[..., list[Any]], row: Row) -> None:
     line = row(path="")
     fitting, longer = (row(path="p" * (size - len(line))) for size in (2000, 2001))
     assert ingested(fitting + b"\n" + longer + b"\n", cleaning=Cleaning(max_line_bytes=2000)) == [
-        ("rows.jsonl", 1, "release_pairs:1"),
+        *KEPT,
         ("rows.jsonl", 2, Rejection(RejectReason.LINE_TOO_LONG, "more than 2000 bytes")),
     ]
 
@@ -92,132 +120,11 @@ def test_a_huge_line_takes_no_more_memory_than_the_limit_allows(tmp_path: Path, 
     del content
     tracemalloc.start()
     try:
-        found = list(source_of("release_pairs").rows(tmp_path, dataset("release_pairs"), 64 << 10))
+        rows = list(source_of("release_pairs").rows(tmp_path, dataset("release_pairs"), 64 << 10))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     too_long = Rejection(RejectReason.LINE_TOO_LONG, "more than 65536 bytes")
-    assert found == [RawRow(name, 1, too_long), RawRow(name, 2, row())]
-    # some copies of a piece of 1 MiB, not the 16 MB of the line
+    assert rows == [RawRow(name, 1, too_long), RawRow(name, 2, row())]
+    # some copies of a chunk of 1 MiB, not the 16 MB of the line
     assert peak < 5_000_000
-
-
-def test_an_empty_pre_is_a_drop(drop_of: DropOf, row: Row) -> None:
-    assert drop_of(row(pre="")) == Rejection(RejectReason.EMPTY_PRE, "pre is empty: nothing can be rewritten")
-
-
-def test_a_pre_of_blanks_is_a_drop(drop_of: DropOf, row: Row) -> None:
-    assert drop_of(row(pre=" \n\t\n")) == Rejection(RejectReason.EMPTY_PRE, "pre is empty: nothing can be rewritten")
-
-
-@pytest.mark.parametrize("post", ["", "\n  \n"])
-def test_an_empty_post_is_a_drop(drop_of: DropOf, row: Row, post: str) -> None:
-    assert drop_of(row(post=post)) == Rejection(
-        RejectReason.EMPTY_POST, "post is empty: the function was removed, not rewritten"
-    )
-
-
-@pytest.mark.parametrize("language", ["cobol", "Python", ""])
-def test_an_unknown_language_lists_the_known_ones(drop_of: DropOf, row: Row, language: str) -> None:
-    assert drop_of(row(language=language)) == Rejection(
-        RejectReason.UNKNOWN_LANGUAGE, f"language {language!r}; known: python, javascript, typescript, tsx, java"
-    )
-
-
-def test_a_missing_field_is_named(drop_of: DropOf, pair: Mapping[str, Any]) -> None:
-    without = {key: value for key, value in pair.items() if key != "post"}
-    assert drop_of(json.dumps(without).encode()) == Rejection(RejectReason.BAD_FIELD, "post: Field required")
-
-
-@pytest.mark.parametrize("value", [3, None, ["def f(): pass"], {"text": "x"}, True])
-def test_a_field_of_another_type_is_named_and_not_converted(drop_of: DropOf, row: Row, value: Any) -> None:
-    assert drop_of(row(pre=value)) == Rejection(RejectReason.BAD_FIELD, "pre: Input should be a valid string")
-
-
-def test_a_licence_that_is_not_allowed_lists_those_that_are(drop_of: DropOf, row: Row) -> None:
-    assert drop_of(row(licence="GPL-3.0-only")) == Rejection(
-        RejectReason.LICENSE,
-        "'GPL-3.0-only' is not allowed; allowed: MIT, BSD-2-Clause, BSD-3-Clause, Apache-2.0, ISC",
-    )
-
-
-def test_a_row_without_a_licence_is_a_drop(drop_of: DropOf, row: Row) -> None:
-    assert drop_of(row(licence="")) == Rejection(
-        RejectReason.BAD_FIELD, "licence: String should have at least 1 character"
-    )
-
-
-@pytest.mark.parametrize(
-    "post",
-    [
-        pytest.param("def first(x):\n    return old(x)\n", id="nothing"),
-        pytest.param("def first(x):  \n    return old(x)\t\n", id="blanks at line ends"),
-        pytest.param("\ndef first(x):\n\n\n    return old(x)", id="empty lines and the ends"),
-    ],
-)
-def test_a_row_that_changes_nothing_but_blanks_is_a_drop(drop_of: DropOf, row: Row, post: str) -> None:
-    assert drop_of(row(post=post)) == Rejection(
-        RejectReason.UNCHANGED, "pre and post differ in nothing, or in blanks only"
-    )
-
-
-def test_a_change_of_indentation_is_kept(ingested: Callable[..., list[Any]], row: Row) -> None:
-    line = row(pre="if a:\n    b()\n    c()\n", post="if a:\n    b()\nc()\n")
-    assert ingested(line) == [("rows.jsonl", 1, "release_pairs:1")]
-
-
-@pytest.mark.parametrize("field", ["pre", "post", "qual"])
-def test_a_nul_character_is_a_drop(drop_of: DropOf, row: Row, field: str) -> None:
-    assert drop_of(row(**{field: "x = '\0'\n"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
-
-
-@pytest.mark.parametrize("field", ["pre", "post", "qual", "licence", "changed"])
-def test_half_a_surrogate_pair_is_a_drop_wherever_it_is(drop_of: DropOf, row: Row, field: str) -> None:
-    assert drop_of(row(**{field: "x = '\ud800'\n"})) == Rejection(RejectReason.NOT_TEXT, "holds half a surrogate pair")
-
-
-def test_a_pre_of_more_tokens_than_allowed_is_a_drop(drop_of: DropOf, row: Row) -> None:
-    # 4 characters a token: 8,001 of them are 2,001 tokens
-    assert drop_of(row(pre="x = " + "1" * 7997)) == Rejection(
-        RejectReason.TOO_LONG, "pre has 2001 tokens by characters/4, more than 2000"
-    )
-
-
-def test_a_pre_of_as_many_tokens_as_allowed_is_kept_whatever_its_post(
-    ingested: Callable[..., list[Any]], row: Row
-) -> None:
-    line = row(pre="x = " + "1" * 7996, post="x = " + "2" * 9000)
-    assert ingested(line) == [("rows.jsonl", 1, "release_pairs:1")]
-
-
-@pytest.mark.parametrize("field", ["pre", "post"])
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [("python", "def first(:\n"), ("javascript", "function ("), ("java", "int first(int x { }")],
-)
-def test_a_side_that_does_not_parse_is_a_drop(drop_of: DropOf, row: Row, field: str, language: str, text: str) -> None:
-    clean = {
-        "python": ("old(x)\n", "new(x)\n"),
-        "javascript": ("f(old);", "f(fresh);"),
-        "java": ("int f(int x) { return a; }", "int f(int x) { return b; }"),
-    }[language]
-    sides = {"pre": clean[0], "post": clean[1], field: text}
-    assert drop_of(row(language=language, **sides)) == Rejection(
-        RejectReason.UNPARSABLE, f"one side is not valid {language}, alone or as a member"
-    )
-
-
-def test_a_text_with_a_line_longer_than_is_safe_is_unparsable(drop_of: DropOf, row: Row) -> None:
-    # as many tokens as are allowed, in one line of 10,001 characters
-    text = "x = '" + "a" * 9995 + "'"
-    assert (len(text), drop_of(row(post=text))) == (
-        10_001,
-        Rejection(RejectReason.UNPARSABLE, "one side is not valid python, alone or as a member"),
-    )
-
-
-def test_a_text_nested_deeper_than_ast_grep_may_go_is_an_edit_all_the_same(
-    ingested: Callable[..., list[Any]], row: Row
-) -> None:
-    line = row(pre="x = " + "(" * 3000 + "1" + ")" * 3000)
-    assert ingested(line) == [("rows.jsonl", 1, "release_pairs:1")]
