@@ -44,11 +44,11 @@ def ingested(tmp_path: Path) -> Callable[..., Outcomes]:
         (tmp_path / name).write_bytes(content)
         entry, source, rules = dataset("release_pairs"), source_of("release_pairs"), cleaning or Cleaning()
         ingest = Ingest("release_pairs", entry, source, rules)
-        found: Outcomes = []
+        results: Outcomes = []
         rows = list(source.rows(tmp_path, entry, rules.max_line_bytes))
         for row, outcomes in zip(rows, ingest.outcomes([row.content for row in rows]), strict=True):
             for outcome in outcomes:
-                found.append((row.file, row.line, outcome.edit.id if isinstance(outcome, CleanEdit) else outcome))
-        return found
+                results.append((row.file, row.line, outcome.edit.id if isinstance(outcome, CleanEdit) else outcome))
+        return results
 
     return read

@@ -25,15 +25,15 @@ def outcomes(reader: ReaderName, row: Mapping[str, Any], name: str = "", **chang
 
 def outcome(reader: ReaderName, row: Mapping[str, Any], name: str = "", **changes: Any) -> RowResult:
     """Return what becomes of `row`, which is one thing."""
-    [found] = outcomes(reader, row, name, **changes)
-    return found
+    [result] = outcomes(reader, row, name, **changes)
+    return result
 
 
 def drop(reader: ReaderName, row: Mapping[str, Any]) -> str:
     """Return why `row` is dropped."""
-    found = outcome(reader, row)
-    assert isinstance(found, Rejection), found
-    return str(found)
+    result = outcome(reader, row)
+    assert isinstance(result, Rejection), result
+    return str(result)
 
 
 def raw_rows(reader: ReaderName, folder: Path, **changes: Any) -> list[RawRow]:

@@ -24,9 +24,9 @@ def row(patch: str = HEAD + HUNK, **changes: Any) -> dict[str, Any]:
 
 
 def edits_of(patch: str, **changes: Any) -> list[Edit]:
-    found = outcomes("agentpack", row(patch), **changes)
-    assert all(isinstance(one, Edit) for one in found), found
-    return [one for one in found if isinstance(one, Edit)]
+    results = outcomes("agentpack", row(patch), **changes)
+    assert all(isinstance(result, Edit) for result in results), results
+    return [result for result in results if isinstance(result, Edit)]
 
 
 def test_a_patch_of_one_hunk_becomes_an_edit_of_what_the_hunk_shows() -> None:
@@ -55,8 +55,8 @@ def test_every_hunk_becomes_an_edit_of_its_own() -> None:
 
 
 def test_the_licence_is_that_of_the_repository() -> None:
-    known = {"Demo/*": "Apache-2.0"}
-    assert edits_of(HEAD + HUNK, licences=known)[0].licence == "Apache-2.0"
+    licences = {"Demo/*": "Apache-2.0"}
+    assert edits_of(HEAD + HUNK, licences=licences)[0].licence == "Apache-2.0"
     assert edits_of(HEAD + HUNK, licences={"other/*": "ISC"}, license="NOASSERTION")[0].licence == "NOASSERTION"
 
 
@@ -75,7 +75,7 @@ def test_tabs_and_blanks_are_not_the_same_indentation() -> None:
 
 def test_a_hunk_that_shows_one_side_only_is_dropped_and_the_others_are_kept() -> None:
     shown = outcomes("agentpack", row(HEAD + "@@ -0,0 +1 @@\n+new()\n" + HUNK + "@@ -9 +8,0 @@\n-old()\n"))
-    assert [str(one) if isinstance(one, Rejection) else one.origin[-6:] for one in shown] == [
+    assert [str(result) if isinstance(result, Rejection) else result.origin[-6:] for result in shown] == [
         "empty_pre: hunk 1 of 'src/a.py' shows nothing before: nothing can be rewritten",
         "line 3",
         "empty_post: hunk 3 of 'src/a.py' shows nothing after: all of it was removed",

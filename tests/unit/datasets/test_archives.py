@@ -202,10 +202,10 @@ def test_damage_anywhere_is_read_or_refused_but_never_anything_else(tmp_path: Pa
             content[rng.randrange(len(content))] = rng.randrange(256)
         packed = bytes(content) if turn % 2 == 0 else gzip.compress(bytes(content), 1)
         try:
-            found = read(tmp_path, packed)
+            files = read(tmp_path, packed)
         except DataError:
             continue
-        assert all(".." not in PurePosixPath(name).parts for name in found)
+        assert all(".." not in PurePosixPath(name).parts for name in files)
 
 
 def test_the_path_of_a_release_tells_names_and_versions_apart() -> None:

@@ -52,12 +52,12 @@ def test_a_split_cannot_be_left_empty_by_its_share(share: float) -> None:
 
 
 def test_an_unknown_reader_lists_the_known_ones() -> None:
-    known = (
+    readers = (
         "'agentpack', 'commitpackft', 'editpackft', 'evaluation', 'marv', 'oce_dataft', 'package_releases',"
         " 'release_pairs' or 'smellycode'"
     )
-    found = faults(with_dataset(reader="commits"))
-    assert found == f"datasets.yaml: datasets.demo.reader: input should be {known} (got 'commits')"
+    text = faults(with_dataset(reader="commits"))
+    assert text == f"datasets.yaml: datasets.demo.reader: input should be {readers} (got 'commits')"
 
 
 def test_a_dataset_has_at_least_one_file() -> None:
@@ -87,8 +87,8 @@ def test_the_name_of_a_dataset_is_safe_as_a_folder(name: str) -> None:
 
 def test_a_pinned_checksum_is_sixty_four_small_hexadecimal_digits() -> None:
     files = [{"path": "a.jsonl", "sha256": "AB" * 32}]
-    found = faults({**CATALOG, "datasets": {"demo": {**DATASET, "files": files}}})
-    assert "datasets.demo.files.0.sha256: string should match pattern" in found
+    text = faults({**CATALOG, "datasets": {"demo": {**DATASET, "files": files}}})
+    assert "datasets.demo.files.0.sha256: string should match pattern" in text
 
 
 def test_a_dataset_is_pinned_only_where_it_says_so() -> None:

@@ -36,7 +36,7 @@ def rows(seed: int, count: int) -> dict[str, dict[str, Row]]:
     """Return three datasets of edits that share repositories, forks, commits and texts at random."""
     rng = random.Random(seed)
     texts = [text(rng) for _ in range(count // 8)]
-    found: dict[str, dict[str, Row]] = {"one": {}, "two": {}, "three": {}}
+    result: dict[str, dict[str, Row]] = {"one": {}, "two": {}, "three": {}}
     for number in range(count):
         name = f"e{number}"
         repositories = [cased(rng, f"owner/r{rng.randrange(4 * count)}") for _ in range(rng.choice([1, 1, 3]))]
@@ -49,8 +49,8 @@ def rows(seed: int, count: int) -> dict[str, dict[str, Row]]:
             "message": f"Wish {rng.randrange(count)}",
         }
         file = f"{name}.{rng.choice(EXTENSIONS)}"
-        found[rng.choice(list(found))][name] = change(name, old_file=file, new_file=file, **changes)
-    return found
+        result[rng.choice(list(result))][name] = change(name, old_file=file, new_file=file, **changes)
+    return result
 
 
 def near(rows: Mapping[str, Row]) -> list[set[str]]:
@@ -59,37 +59,37 @@ def near(rows: Mapping[str, Row]) -> list[set[str]]:
     runs = {name: {whole[at : at + 16] for at in range(len(whole))} for name, whole in folded.items()}
     # 0.85 of what both hold together is 0.92 of one
     return [
-        {one, other}
-        for one, other in combinations(rows, 2)
-        if len(runs[one] & runs[other]) > 0.92 * max(len(runs[one]), len(runs[other]))
+        {first, second}
+        for first, second in combinations(rows, 2)
+        if len(runs[first] & runs[second]) > 0.92 * max(len(runs[first]), len(runs[second]))
     ]
 
 
 def holders(rows: Mapping[str, Row]) -> list[set[str]]:
     """Return the edits that hold each repository, in any case of letters, and each commit."""
-    found: dict[str, set[str]] = defaultdict(set)
+    result: dict[str, set[str]] = defaultdict(set)
     for name, row in rows.items():
         for thing in (*row["repos"].lower().split(","), row["commit"]):
-            found[thing].add(name)
-    return [names for names in found.values() if len(names) > 1]
+            result[thing].add(name)
+    return [names for names in result.values() if len(names) > 1]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_that_hangs_together_straddles_two_splits(tmp_path: Path, seed: int) -> None:
     datasets = rows(seed, 160)
-    found = Divided(tmp_path, datasets, seed=seed)
+    result = Divided(tmp_path, datasets, seed=seed)
     every = {name: row for of in datasets.values() for name, row in of.items()}
     pairs, held = near(every), holders(every)
     # there is something to be seen: pairs of both kinds, duplicates, and many clusters
-    assert min(len(pairs), len(held), len(found.reasons)) >= 2
-    assert len(set(found.clusters.values())) >= 40
-    assert set(found.splits.values()) == {"train", "dev", "test"}
+    assert min(len(pairs), len(held), len(result.reasons)) >= 2
+    assert len(set(result.clusters.values())) >= 40
+    assert set(result.splits.values()) == {"train", "dev", "test"}
     for names in (*pairs, *held):
-        assert (names, len({found.clusters[name] for name in names})) == (names, 1)
-        assert (names, len({found.splits[name] for name in names if name in found.splits}) <= 1) == (names, True)
-    for names in found.kept.items():
-        assert (names, len({found.clusters[name] for name in names})) == (names, 1)
-    assert sorted([*found.splits, *found.reasons]) == sorted(every)
+        assert (names, len({result.clusters[name] for name in names})) == (names, 1)
+        assert (names, len({result.splits[name] for name in names if name in result.splits}) <= 1) == (names, True)
+    for names in result.kept.items():
+        assert (names, len({result.clusters[name] for name in names})) == (names, 1)
+    assert sorted([*result.splits, *result.reasons]) == sorted(every)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -104,20 +104,20 @@ def test_clusters_are_no_larger_than_what_hangs_together(tmp_path: Path, seed: i
         )
         for number in range(60)
     }
-    found = Divided(tmp_path, {"one": edits})
+    result = Divided(tmp_path, {"one": edits})
     group = {name: {name} for name in edits}
-    for one in edits:
-        for other in edits:
-            shared = set(edits[one]["repos"].split(",")) & set(edits[other]["repos"].split(","))
-            if shared and group[one] is not group[other]:
-                joined = group[one] | group[other]
+    for first in edits:
+        for second in edits:
+            shared = set(edits[first]["repos"].split(",")) & set(edits[second]["repos"].split(","))
+            if shared and group[first] is not group[second]:
+                joined = group[first] | group[second]
                 group.update(dict.fromkeys(joined, joined))
-    for one in edits:
-        assert {other for other in edits if found.clusters[other] == found.clusters[one]} == group[one]
+    for first in edits:
+        assert {second for second in edits if result.clusters[second] == result.clusters[first]} == group[first]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_joined"),
+    ("first", "second", "is_joined"),
     [
         pytest.param({}, {}, False, id="nothing in common"),
         pytest.param({"repos": "owner/x"}, {"repos": "Owner/X"}, True, id="a repository in another case"),
@@ -133,9 +133,9 @@ def test_clusters_are_no_larger_than_what_hangs_together(tmp_path: Path, seed: i
         pytest.param({"old_file": "a.py"}, {"old_file": "a.py"}, False, id="a path"),
     ],
 )
-def test_edits_hang_together_by(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], is_joined: bool) -> None:
-    found = Divided(tmp_path, {"one": {"a": change("a", **one), "b": change("b", **other)}})
-    assert (found.clusters["a"] == found.clusters["b"]) is is_joined
+def test_edits_hang_together_by(tmp_path: Path, first: dict[str, Any], second: dict[str, Any], is_joined: bool) -> None:
+    result = Divided(tmp_path, {"one": {"a": change("a", **first), "b": change("b", **second)}})
+    assert (result.clusters["a"] == result.clusters["b"]) is is_joined
 
 
 def test_what_hangs_together_through_a_third_goes_together_across_datasets_and_languages(tmp_path: Path) -> None:
@@ -145,18 +145,18 @@ def test_what_hangs_together_through_a_third_goes_together_across_datasets_and_l
         "two": {"c": change("c", repos="owner/three", commit="commit of b", **same)},
         "three": {"d": change("d", old_file="d.js", new_file="d.js", **same)},
     }
-    others = {f"o{number}": change(f"o{number}") for number in range(8)}
+    more = {f"o{number}": change(f"o{number}") for number in range(8)}
     for seed in range(10):
-        found = Divided(tmp_path / str(seed), {**chain, "four": others}, seed=seed)
-        assert len({found.splits[name] for name in "abcd"}) == 1
-        assert len({found.clusters[name] for name in "abcd"}) == 1
-        assert len(set(found.clusters.values())) == 9
+        result = Divided(tmp_path / str(seed), {**chain, "four": more}, seed=seed)
+        assert len({result.splits[name] for name in "abcd"}) == 1
+        assert len({result.clusters[name] for name in "abcd"}) == 1
+        assert len(set(result.clusters.values())) == 9
 
 
 def test_a_duplicate_that_falls_out_still_joins_what_it_hangs_together_with(tmp_path: Path) -> None:
     # `b` says what `a` says, in a repository that `c` is of
     twin = change("a", repos="owner/two", commit="another")
     rows = {"a": change("a", repos="owner/one"), "b": twin, "c": change("c", repos="owner/two")}
-    found = Divided(tmp_path, {"one": rows})
-    assert (found.reasons, found.splits["a"] == found.splits["c"]) == ({"b": "duplicate_row"}, True)
-    assert len(set(found.clusters.values())) == 1
+    result = Divided(tmp_path, {"one": rows})
+    assert (result.reasons, result.splits["a"] == result.splits["c"]) == ({"b": "duplicate_row"}, True)
+    assert len(set(result.clusters.values())) == 1

@@ -13,9 +13,9 @@ from tests.unit.datasets.fixtures import commit_row, drop, outcome, raw_rows
 
 
 def edit_of(**changes: str) -> Edit:
-    found = outcome("commitpackft", commit_row(**changes))
-    assert isinstance(found, Edit), found
-    return found
+    result = outcome("commitpackft", commit_row(**changes))
+    assert isinstance(result, Edit), result
+    return result
 
 
 def test_a_row_becomes_an_edit_of_its_first_repository() -> None:
@@ -91,12 +91,12 @@ def test_the_licence_is_that_of_the_row_and_none_where_it_states_none() -> None:
 
 
 def test_a_row_that_cannot_become_an_edit_is_dropped_with_its_reason() -> None:
-    known = "known: python, javascript, typescript, tsx, java"
+    languages = "known: python, javascript, typescript, tsx, java"
     cases = [
         ({"old_contents": ""}, "empty_pre: old_contents is empty: the file is new"),
         ({"old_contents": " \n\t"}, "empty_pre: old_contents is empty: the file is new"),
         ({"new_contents": "\n"}, "empty_post: new_contents is empty: the file was deleted"),
-        ({"new_file": "a.rb", "lang": "Ruby"}, f"unknown_language: new_file 'a.rb', lang 'Ruby'; {known}"),
+        ({"new_file": "a.rb", "lang": "Ruby"}, f"unknown_language: new_file 'a.rb', lang 'Ruby'; {languages}"),
         (
             {"message": "Cc: A\n", "subject": " "},
             "empty_instruction: message and subject say nothing but who made the commit",

@@ -49,12 +49,12 @@ def composed(language: Language, count: int = 40, seed: int = 0) -> list[Edit]:
 
 @pytest.mark.parametrize("language", TEXTS)
 def test_the_action_of_every_composed_edit_makes_its_text_after(language: Language) -> None:
-    found = composed(language)
-    soundness = validate_tasks(found, MemorySandbox())
-    assert len(found) >= 15
+    results = composed(language)
+    soundness = validate_tasks(results, MemorySandbox())
+    assert len(results) >= 15
     # an edit whose text after counts as the text before is left out with the others that say nothing
     assert {*soundness.invalid} <= {"unedited_passes"}
-    assert all(is_clean(one.post, language) and len(one.pre) <= 170 for one in found)
+    assert all(is_clean(item.post, language) and len(item.pre) <= 170 for item in results)
 
 
 @pytest.mark.parametrize("language", TEXTS)
@@ -64,12 +64,12 @@ def test_composed_edits_are_the_same_every_time_and_others_with_another_seed(lan
 
 
 def test_composed_edits_are_of_many_kinds_and_keep_what_is_known_of_their_text() -> None:
-    found = composed("python")
-    kinds = Counter(next(tag for tag in one.tags if tag.startswith("template:")) for one in found)
+    results = composed("python")
+    kinds = Counter(next(tag for tag in item.tags if tag.startswith("template:")) for item in results)
     assert len(kinds) >= 8
-    assert {(one.licence, one.group, one.dataset) for one in found} == {("MIT", "own", "synthetic_rules")}
-    assert len({one.id for one in found}) == len(found)
-    assert all(one.gold_action is not None and canonicalize(one.gold_action) == one.gold_action for one in found)
+    assert {(item.licence, item.group, item.dataset) for item in results} == {("MIT", "own", "synthetic_rules")}
+    assert len({item.id for item in results}) == len(results)
+    assert all(item.gold_action is not None and canonicalize(item.gold_action) == item.gold_action for item in results)
 
 
 def shapes(kind: str) -> set[str]:
@@ -77,8 +77,8 @@ def shapes(kind: str) -> set[str]:
     tree = parse_clean(edit("python").model_copy(update={"pre": NESTED}), "python")
     assert tree is not None
     node = next(node for node in tree.root.walk() if node.kind == kind)
-    drawn = (pattern_of(tree, node, random.Random(seed)) for seed in range(300))
-    return {shape.text for shape in drawn if shape is not None}
+    patterns = (pattern_of(tree, node, random.Random(seed)) for seed in range(300))
+    return {shape.text for shape in patterns if shape is not None}
 
 
 def test_what_is_inside_an_operand_is_free_where_the_operand_stays() -> None:
@@ -86,20 +86,20 @@ def test_what_is_inside_an_operand_is_free_where_the_operand_stays() -> None:
 
 
 def test_what_stands_twice_is_one_metavariable() -> None:
-    found = shapes("conditional_expression")
-    assert "$A[$B] if $B in $A else 0" in found
-    assert not {pattern for pattern in found if pattern.startswith("$A[$B] if $C in")}
+    results = shapes("conditional_expression")
+    assert "$A[$B] if $B in $A else 0" in results
+    assert not {pattern for pattern in results if pattern.startswith("$A[$B] if $C in")}
 
 
 def test_arguments_go_one_at_a_time_with_what_is_in_their_brackets() -> None:
     shape, words = Pattern("run($A, [1, 2], debug=True)", ("$A",)), Vocabulary(["call"], ["name"], ["7"], ["argument"])
-    found = {
+    results = {
         text
         for seed in range(20)
         for kind, text in rewrites_of(shape, "call", "python", words, random.Random(seed))
         if kind == "drop_argument"
     }
-    assert found == {"run([1, 2], debug=True)", "run($A, debug=True)", "run($A, [1, 2])"}
+    assert results == {"run([1, 2], debug=True)", "run($A, debug=True)", "run($A, [1, 2])"}
 
 
 def test_two_arguments_change_places() -> None:
@@ -109,11 +109,11 @@ def test_two_arguments_change_places() -> None:
 
 
 def test_some_rewrites_are_undone_and_their_patterns_hold_all_that_is_free() -> None:
-    found = [one for one in composed("python", 200) if any("undo_" in tag for tag in one.tags)]
-    assert found
-    for one in found:
-        assert isinstance(one.gold_action, PatternAction)
-        assert metavariables(one.gold_action.pattern) == metavariables(one.gold_action.rewrite)
+    results = [item for item in composed("python", 200) if any("undo_" in tag for tag in item.tags)]
+    assert results
+    for item in results:
+        assert isinstance(item.gold_action, PatternAction)
+        assert metavariables(item.gold_action.pattern) == metavariables(item.gold_action.rewrite)
 
 
 def test_what_is_made_becomes_what_a_method_of_its_class_returns() -> None:
@@ -129,10 +129,10 @@ def test_texts_that_do_not_parse_are_left_out() -> None:
 
 def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_code() -> None:
     words = Vocabulary(["call"], ["name"], ["7"], ["argument"])
-    found = fill_pattern("load($A, $$$B)", False, "python", 3, words, random.Random(1))
-    assert found is not None
-    assert found.count("load(") == 3
-    assert "$" not in found
+    results = fill_pattern("load($A, $$$B)", False, "python", 3, words, random.Random(1))
+    assert results is not None
+    assert results.count("load(") == 3
+    assert "$" not in results
     assert fill_pattern("load()", False, "python", 3, words, random.Random(1)) is None
 
 
@@ -147,20 +147,20 @@ def test_places_of_a_metavariable_of_any_number_have_different_numbers(sites: in
 
 def test_two_places_stand_in_one_statement_or_in_statements_of_their_own() -> None:
     words = Vocabulary(["call"], ["name"], ["7"], ["argument"], [Frame("done = ", ""), Frame("keep(", ", 1)")])
-    found = [fill_pattern("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]
-    assert all(text.count("== 0") == 2 for text in found)
-    assert {len(text.splitlines()) for text in found} == {1, 2}
-    assert {(text.count("done = "), text.count("keep(")) for text in found} >= {(2, 0), (0, 2), (1, 1)}
+    results = [fill_pattern("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]
+    assert all(text.count("== 0") == 2 for text in results)
+    assert {len(text.splitlines()) for text in results} == {1, 2}
+    assert {(text.count("done = "), text.count("keep(")) for text in results} >= {(2, 0), (0, 2), (1, 1)}
 
 
 def test_short_statements_that_say_where_they_end_stand_on_one_line_at_times() -> None:
     words = Vocabulary(["call"], ["name"], ["7"], ["argument"], [Frame("keep(", ");")])
-    found = [fill_pattern("$A.size() == 0", False, "java", 2, words, random.Random(seed)) or "" for seed in range(60)]
-    assert {text.count("\n") for text in found if text.count("keep(") == 2} == {1, 2}
+    results = [fill_pattern("$A.size() == 0", False, "java", 2, words, random.Random(seed)) or "" for seed in range(60)]
+    assert {text.count("\n") for text in results if text.count("keep(") == 2} == {1, 2}
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "found"),
+    ("language", "text", "results"),
     [
         (
             "python",
@@ -178,18 +178,18 @@ def test_short_statements_that_say_where_they_end_stand_on_one_line_at_times() -
     ],
 )  # fmt: skip
 def test_a_frame_is_a_short_statement_of_the_code_without_an_expression(
-    language: Language, text: str, found: set[str]
+    language: Language, text: str, results: set[str]
 ) -> None:
     tree = parse_clean(edit(language).model_copy(update={"pre": text}), language)
     assert tree is not None
-    assert {frame.around("{e}") for frame in frames_in(tree)} == found
+    assert {frame.around("{e}") for frame in frames_in(tree)} == results
 
 
 @pytest.mark.parametrize("language", TEXTS)
 def test_no_composed_edit_has_the_form_of_a_family_that_is_held_out(language: Language) -> None:
-    found = [one.gold_action for one in composed(language, 300)]
-    assert found
-    assert not [action for action in found if action is not None and has_held_out_form(action, language)]
+    results = [item.gold_action for item in composed(language, 300)]
+    assert results
+    assert not [action for action in results if action is not None and has_held_out_form(action, language)]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_every_pattern_of_a_held_out_family_has_a_held_out_form() -> None:
     slots = {"name": "first", "new": "second", "owner": "third", "key": "fourth", "other": "fifth", "value": "sixth"}
     for family in FAMILIES:
         for form in family.forms:
-            for action in (fill_action(one, slots) for one in (*form.there, *form.back)):
+            for action in (fill_action(item, slots) for item in (*form.there, *form.back)):
                 is_whole = len(form.there) == 1
                 if is_whole and isinstance(action, PatternAction) and family.id in HELD_OUT:
                     assert has_held_out_form(action, form.languages[0]), action

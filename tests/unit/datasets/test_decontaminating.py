@@ -65,11 +65,11 @@ def cut(text: str, share: float) -> str:
     ],
 )
 def test_an_evaluation_text_is_found_however_it_is_dressed(exams: Evaluations, planted: str) -> None:
-    [found] = nearest(exams, planted)
-    assert found is not None
+    [matches] = nearest(exams, planted)
+    assert matches is not None
     # where it ends, its last shingles run into what follows instead of nothing
     whole = len(runs(EXAM))
-    assert (found[1], found[0] >= (whole - WIDTH + 1) / whole) == ("exam.jsonl:1", True)
+    assert (matches[1], matches[0] >= (whole - WIDTH + 1) / whole) == ("exam.jsonl:1", True)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 1.0])
@@ -86,8 +86,8 @@ def test_an_evaluation_text_is_found_from_the_share_of_the_configuration_on(leas
     exams = evaluations([("exam", code(1))])
     # a large edit that holds so much of the text
     edit = code(9, 200) + cut(code(1), least + change)
-    [found] = nearest(exams, edit, least=least)
-    assert (found is not None) == (change > 0)
+    [matches] = nearest(exams, edit, least=least)
+    assert (matches is not None) == (change > 0)
 
 
 def test_the_share_is_that_of_a_slow_reference(exams: Evaluations) -> None:
@@ -154,7 +154,7 @@ def test_without_texts_there_is_nothing_to_look_for(texts: list[tuple[str, str]]
 
 def test_an_evaluation_text_may_hold_nul_characters() -> None:
     exams = evaluations([("exam", EXAM + "\0" + EXAM)])
-    assert [found is not None for found in nearest(exams, EXAM)] == [True]
+    assert [matches is not None for matches in nearest(exams, EXAM)] == [True]
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -210,5 +210,5 @@ def test_evaluation_files_are_found_below_a_folder_that_need_not_be_there(tmp_pa
     for name in ("b.jsonl", "a/c.parquet", "a/b.jsonl.gz", "notes.md", "a.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    found = [path.relative_to(tmp_path).as_posix() for path in evaluation_files(tmp_path)]
-    assert (found, evaluation_files(tmp_path / "nowhere")) == (["a/b.jsonl.gz", "a/c.parquet", "b.jsonl"], [])
+    matches = [path.relative_to(tmp_path).as_posix() for path in evaluation_files(tmp_path)]
+    assert (matches, evaluation_files(tmp_path / "nowhere")) == (["a/b.jsonl.gz", "a/c.parquet", "b.jsonl"], [])

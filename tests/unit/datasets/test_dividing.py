@@ -28,25 +28,25 @@ def edits(prefix: str, sizes: list[int], language: str = "python") -> dict[str, 
     }
 
 
-def sizes(found: Divided) -> Counter[str]:
-    return Counter(found.splits.values())
+def sizes(result: Divided) -> Counter[str]:
+    return Counter(result.splits.values())
 
 
 def test_many_small_clusters_meet_the_shares(tmp_path: Path) -> None:
     # 1,000 draws: the shares of dev and test err by 9.5 edits, that of train by 12.6; four of these are allowed
-    found = sizes(Divided(tmp_path, {"one": edits("a", [1] * 1000)}))
-    assert sum(found.values()) == 1000
-    assert 750 <= found["train"] <= 850
-    assert 62 <= found["dev"] <= 138
-    assert 62 <= found["test"] <= 138
+    result = sizes(Divided(tmp_path, {"one": edits("a", [1] * 1000)}))
+    assert sum(result.values()) == 1000
+    assert 750 <= result["train"] <= 850
+    assert 62 <= result["dev"] <= 138
+    assert 62 <= result["test"] <= 138
 
 
 def test_other_shares_are_met_too(tmp_path: Path) -> None:
     # 600 draws, which err by 12.2, 12.0 and 7.3
-    found = sizes(Divided(tmp_path, {"one": edits("a", [1] * 600)}, train=0.5, dev=0.4, test=0.1))
-    assert 251 <= found["train"] <= 349
-    assert 192 <= found["dev"] <= 288
-    assert 30 <= found["test"] <= 90
+    result = sizes(Divided(tmp_path, {"one": edits("a", [1] * 600)}, train=0.5, dev=0.4, test=0.1))
+    assert 251 <= result["train"] <= 349
+    assert 192 <= result["dev"] <= 288
+    assert 30 <= result["test"] <= 90
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -54,9 +54,9 @@ def test_other_shares_are_met_too(tmp_path: Path) -> None:
 def test_large_clusters_fill_every_split_of_every_language(tmp_path: Path, groups: int, seed: int) -> None:
     # all of them hold more than a fiftieth of their language
     datasets = {language: edits(language, [1 + 2 * group for group in range(groups)], language) for language in FILES}
-    found = Divided(tmp_path, datasets, seed=seed)
+    result = Divided(tmp_path, datasets, seed=seed)
     for language in FILES:
-        splits = {split for name, split in found.splits.items() if name.rstrip("0123456789_") == language}
+        splits = {split for name, split in result.splits.items() if name.rstrip("0123456789_") == language}
         assert (language, splits) == (language, {"train", "dev", "test"})
 
 
@@ -65,12 +65,12 @@ def test_large_clusters_exceed_no_share_by_more_than_the_largest(tmp_path: Path,
     # 45 clusters of 1 to 9 edits are 225. The split that is emptiest for its share has at most its share of what was
     # dealt out so far, unless small clusters alone, which go by their hash, gave it more; and then gets 9 at most.
     counts = [1 + number % 9 for number in range(45)]
-    found = Divided(tmp_path, {"one": edits("a", counts)}, seed=seed)
+    result = Divided(tmp_path, {"one": edits("a", counts)}, seed=seed)
     is_small = {f"a{group}": size <= LARGE_SHARE * 225 for group, size in enumerate(counts)}
-    small = Counter(split for name, split in found.splits.items() if is_small[name.partition("_")[0]])
-    assert (sum(sizes(found).values()), 0 < sum(small.values()) < 225) == (225, True)
+    small = Counter(split for name, split in result.splits.items() if is_small[name.partition("_")[0]])
+    assert (sum(sizes(result).values()), 0 < sum(small.values()) < 225) == (225, True)
     for split, share in (("train", 180), ("dev", 22.5), ("test", 22.5)):
-        assert (split, sizes(found)[split] <= max(share, small[split]) + 9) == (split, True)
+        assert (split, sizes(result)[split] <= max(share, small[split]) + 9) == (split, True)
 
 
 def test_a_cluster_of_two_languages_is_dealt_out_once(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_cluster_of_two_languages_is_dealt_out_once(tmp_path: Path) -> None:
         **{name: {**row, "repos": "owner/both"} for name, row in edits("c", [3], "python").items()},
         **{name: {**row, "repos": "owner/both"} for name, row in edits("d", [3], "java").items()},
     }
-    found = Divided(tmp_path, {"one": rows})
-    assert len({split for name, split in found.splits.items() if name[0] in "cd"}) == 1
+    result = Divided(tmp_path, {"one": rows})
+    assert len({split for name, split in result.splits.items() if name[0] in "cd"}) == 1
 
 
 def test_a_new_dataset_leaves_the_small_clusters_of_the_others_where_they_were(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_a_new_dataset_leaves_the_small_clusters_of_the_others_where_they_were(t
 
 
 def test_a_dataset_that_is_taken_out_leaves_the_small_clusters_of_the_others_where_they_were(tmp_path: Path) -> None:
-    one, two = edits("a", [1] * 150), edits("b", [1] * 150)
-    both = Divided(tmp_path / "both", {"one": one, "two": two}).splits
+    first, two = edits("a", [1] * 150), edits("b", [1] * 150)
+    both = Divided(tmp_path / "both", {"one": first, "two": two}).splits
     alone = Divided(tmp_path / "alone", {"two": two}).splits
     assert alone == {name: split for name, split in both.items() if name in two}
 
@@ -123,9 +123,9 @@ def test_a_cluster_keeps_its_split_when_commits_of_its_repositories_are_added(tm
 
 def test_another_seed_gives_another_division_of_the_same_clusters(tmp_path: Path) -> None:
     rows = {"one": edits("a", [1] * 80)}
-    [one, again, other] = [Divided(tmp_path / name, rows, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
-    assert (one.splits, one.clusters) == (again.splits, again.clusters)
-    assert (other.splits != one.splits, other.clusters) == (True, one.clusters)
+    [first, again, other] = [Divided(tmp_path / name, rows, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    assert (first.splits, first.clusters) == (again.splits, again.clusters)
+    assert (other.splits != first.splits, other.clusters) == (True, first.clusters)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -156,8 +156,8 @@ def test_languages_that_are_not_asked_for_are_not_divided(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("datasets", [{}, {"one": {}}])
 def test_no_edits_make_an_empty_division(tmp_path: Path, datasets: dict[str, Any]) -> None:
-    found = Divided(tmp_path, datasets)
-    assert (found.counts, found.splits, found.clusters) == ({"rows_in": 0, "rows": 0, "clusters": 0}, {}, {})
+    result = Divided(tmp_path, datasets)
+    assert (result.counts, result.splits, result.clusters) == ({"rows_in": 0, "rows": 0, "clusters": 0}, {}, {})
 
 
 def test_one_edit_is_trained_on(tmp_path: Path) -> None:

@@ -35,24 +35,24 @@ ROWS = {
 
 @pytest.mark.parametrize("reason", ROWS)
 def test_of_edits_of_a_dataset_that_say_the_same_the_first_is_kept(tmp_path: Path, reason: str) -> None:
-    found = Divided(tmp_path, {"one": {"a": A, "b": ROWS[reason], "c": change("c")}})
-    assert (found.reasons, found.kept, set(found.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
-    assert found.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
+    result = Divided(tmp_path, {"one": {"a": A, "b": ROWS[reason], "c": change("c")}})
+    assert (result.reasons, result.kept, set(result.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
+    assert result.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
 
 
 # the id of an edit names its dataset
 @pytest.mark.parametrize("reason", [reason for reason in ROWS if reason != "duplicate_id"])
 def test_of_edits_of_two_datasets_that_say_the_same_that_of_the_first_is_kept(tmp_path: Path, reason: str) -> None:
-    found = Divided(tmp_path, {"one": {"a": A}, "two": {"b": ROWS[reason], "c": change("c")}})
-    assert (found.reasons, found.kept, set(found.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
-    assert found.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
+    result = Divided(tmp_path, {"one": {"a": A}, "two": {"b": ROWS[reason], "c": change("c")}})
+    assert (result.reasons, result.kept, set(result.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
+    assert result.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
 
 
 def test_precedence_is_that_of_the_datasets_and_not_of_their_names(tmp_path: Path) -> None:
     row, twin = ROWS["duplicate_code"], A
     for first, second in (("z", "a"), ("a", "z")):
-        found = Divided(tmp_path / first, {first: {"first": row}, second: {"second": twin}})
-        assert found.kept == {"second": "first"}
+        result = Divided(tmp_path / first, {first: {"first": row}, second: {"second": twin}})
+        assert result.kept == {"second": "first"}
 
 
 def test_the_reason_is_the_first_that_holds(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_the_reason_is_the_first_that_holds(tmp_path: Path) -> None:
         "commit": {**same, "new_file": "commit.py", "message": "Another wish"},
         "code": {**same, "new_file": "code.py", "message": "A third wish", "commit": "another"},
     }
-    found = Divided(tmp_path, {"one": rows})
-    assert found.reasons == {
+    result = Divided(tmp_path, {"one": rows})
+    assert result.reasons == {
         "id": "duplicate_id",
         "row": "duplicate_row",
         "commit": "duplicate_commit",
         "code": "duplicate_code",
     }
-    assert set(found.kept.values()) == {"a"}
+    assert set(result.kept.values()) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_the_reason_is_the_first_that_holds(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_alike_in_one_thing_only_is_kept(tmp_path: Path, row: dict[str, Any]) -> None:
-    found = Divided(tmp_path, {"one": {"a": A, "b": row}})
-    assert (found.reasons, found.counts["rows"]) == ({}, 2)
+    result = Divided(tmp_path, {"one": {"a": A, "b": row}})
+    assert (result.reasons, result.counts["rows"]) == ({}, 2)
 
 
 def test_edits_without_a_commit_are_not_of_the_same_one(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_edits_without_a_commit_are_not_of_the_same_one(tmp_path: Path) -> None:
 
 
 def test_near_texts_with_the_same_lines_changed_are_one(tmp_path: Path) -> None:
-    found = Divided(tmp_path, {"one": {"a": near("a")}, "two": {"b": near("b"), "c": change("c")}})
-    assert (found.reasons, found.kept) == ({"b": "near_duplicate"}, {"b": "a"})
+    result = Divided(tmp_path, {"one": {"a": near("a")}, "two": {"b": near("b"), "c": change("c")}})
+    assert (result.reasons, result.kept) == ({"b": "near_duplicate"}, {"b": "a"})
 
 
 @pytest.mark.parametrize(
@@ -119,16 +119,16 @@ def test_near_texts_with_the_same_lines_changed_are_one(tmp_path: Path) -> None:
     ],
 )
 def test_near_texts_with_other_lines_changed_are_two_and_stay_together(tmp_path: Path, changes: dict[str, Any]) -> None:
-    found = Divided(tmp_path, {"one": {"a": near("a"), "b": near("b", **changes)}})
-    assert (found.reasons, found.clusters["a"] == found.clusters["b"]) == ({}, True)
+    result = Divided(tmp_path, {"one": {"a": near("a"), "b": near("b", **changes)}})
+    assert (result.reasons, result.clusters["a"] == result.clusters["b"]) == ({}, True)
 
 
 def test_the_same_lines_changed_in_texts_that_are_not_near_are_two(tmp_path: Path) -> None:
-    one = change("a", old_contents="old()\n" + A["old_contents"], new_contents="new()\n" + A["old_contents"])
+    first = change("a", old_contents="old()\n" + A["old_contents"], new_contents="new()\n" + A["old_contents"])
     b = change("b")["old_contents"]
     other = change("b", old_contents="old()\n" + b, new_contents="new()\n" + b)
-    found = Divided(tmp_path, {"one": {"a": one, "b": other}})
-    assert (found.reasons, found.clusters["a"] == found.clusters["b"]) == ({}, False)
+    result = Divided(tmp_path, {"one": {"a": first, "b": other}})
+    assert (result.reasons, result.clusters["a"] == result.clusters["b"]) == ({}, False)
 
 
 def test_how_near_is_that_of_the_configuration(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_in_a_chain_of_duplicates_the_same_one_is_kept_for_all(tmp_path: Path) -
         "c": change("c", old_contents=change("b")["old_contents"], new_contents=change("b")["new_contents"]),
         "d": change("d", message="Change c", old_contents=change("b")["old_contents"]),
     }
-    found = Divided(tmp_path, {"one": rows})
-    assert (found.reasons, found.kept) == (
+    result = Divided(tmp_path, {"one": rows})
+    assert (result.reasons, result.kept) == (
         {"b": "duplicate_commit", "d": "duplicate_row"},
         {"b": "a", "d": "c"},
     )
@@ -160,7 +160,7 @@ def test_an_edit_that_falls_out_late_passes_those_it_stands_for_on(tmp_path: Pat
         "b": change("b", old_contents=A["old_contents"], new_contents=A["new_contents"]),
         "c": change("c", old_contents=A["old_contents"], message="Change b"),
     }
-    found = Divided(tmp_path, {"one": rows})
-    assert found.reasons == {"b": "duplicate_code", "c": "duplicate_row"}
-    assert found.kept == {"b": "a", "c": "a"}
-    assert len(set(found.clusters.values())) == 1
+    result = Divided(tmp_path, {"one": rows})
+    assert result.reasons == {"b": "duplicate_code", "c": "duplicate_row"}
+    assert result.kept == {"b": "a", "c": "a"}
+    assert len(set(result.clusters.values())) == 1

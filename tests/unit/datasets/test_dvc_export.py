@@ -58,7 +58,7 @@ def misnamed(remote: Path) -> list[str]:
 
 
 def outcome(export: DvcExport) -> list[tuple[str, int, bool]]:
-    return [(one.folder, one.copied, one.is_changed) for one in export.artifacts]
+    return [(artifact.folder, artifact.copied, artifact.is_changed) for artifact in export.artifacts]
 
 
 def test_a_dvc_file_and_the_objects_are_what_dvc_writes_for_a_folder(paths: Paths) -> None:

@@ -18,9 +18,9 @@ def row(**changes: str | None) -> dict[str, str | None]:
 
 
 def edit_of(**changes: str | None) -> Edit:
-    found = outcome("editpackft", row(**changes))
-    assert isinstance(found, Edit), found
-    return found
+    result = outcome("editpackft", row(**changes))
+    assert isinstance(result, Edit), result
+    return result
 
 
 def test_the_instruction_goes_before_the_message_and_that_before_the_subject() -> None:

@@ -14,13 +14,13 @@ BASE = 0x9E3779B97F4A7C15
 
 def slow_shingles(text: bytes, width: int) -> list[int]:
     """Return the hash of every run of `width` bytes, those at the end filled up with zeros: a polynomial by Horner."""
-    found = []
+    result = []
     for start in range(len(text)):
         number = 0
         for byte in text[start : start + width].ljust(width, b"\0"):
             number = (number * BASE + byte) % 2**64
-        found.append(number)
-    return found
+        result.append(number)
+    return result
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 16, 32])
@@ -49,17 +49,17 @@ def words(rng: random.Random, count: int) -> bytes:
     return bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz(),.=_", k=count))
 
 
-def agreement(one: bytes, other: bytes) -> float:
+def agreement(first: bytes, second: bytes) -> float:
     """Return the share of numbers in which two signatures agree."""
-    left, right = (np.frombuffer(signature, np.uint32) for signature in (one, other))
+    left, right = (np.frombuffer(signature, np.uint32) for signature in (first, second))
     return float((left == right).mean())
 
 
-def similarity(one: bytes, other: bytes) -> float:
+def similarity(first: bytes, second: bytes) -> float:
     """Return Jaccard's similarity of the runs of 16 bytes."""
     left, right = (
         {text.ljust(len(text) + SHINGLE_BYTES - 1, b"\0")[at : at + SHINGLE_BYTES] for at in range(len(text))}
-        for text in (one, other)
+        for text in (first, second)
     )
     return len(left & right) / len(left | right)
 
@@ -71,10 +71,10 @@ def test_signatures_agree_in_the_share_that_texts_have_in_common(common: int) ->
     agreements, shares = [], []
     for _ in range(40):
         shared = words(rng, common)
-        one, other = shared + words(rng, 2000 - common), shared + words(rng, 2000 - common)
-        [left, right] = signatures([one, other])
+        first, second = shared + words(rng, 2000 - common), shared + words(rng, 2000 - common)
+        [left, right] = signatures([first, second])
         agreements.append(agreement(left, right))
-        shares.append(similarity(one, other))
+        shares.append(similarity(first, second))
     share = sum(shares) / 40
     error = math.sqrt(share * (1 - share) / (40 * PERMUTATIONS))
     assert abs(sum(agreements) / 40 - share) <= 3 * error
@@ -90,14 +90,14 @@ def test_equal_texts_have_equal_signatures_wherever_they_stand() -> None:
 
 def test_texts_with_nothing_in_common_agree_in_nothing() -> None:
     rng = random.Random(1)
-    [one, other] = signatures([words(rng, 400), words(rng, 400)])
-    assert agreement(one, other) == 0
+    [first, second] = signatures([words(rng, 400), words(rng, 400)])
+    assert agreement(first, second) == 0
 
 
 def test_short_texts_that_differ_in_a_letter_are_no_duplicates() -> None:
     # of 9 runs of up to 16 bytes each, those that hold the letter differ, and the letter is in all but one
-    [one, other] = signatures([b"return(a)", b"return(b)"])
-    assert agreement(one, other) < 0.5
+    [first, second] = signatures([b"return(a)", b"return(b)"])
+    assert agreement(first, second) < 0.5
 
 
 def test_no_texts_have_no_signatures() -> None:
@@ -110,7 +110,7 @@ def test_a_text_of_nothing_has_a_signature_like_any_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("", b""),
         (" \t\n\r\x0b\x0c", b""),
@@ -118,15 +118,15 @@ def test_a_text_of_nothing_has_a_signature_like_any_other() -> None:
         ("A é\u00a0\u2028", "Aé\u00a0\u2028".encode()),
     ],
 )
-def test_squeezing_takes_out_the_blanks_of_ascii_alone(text: str, found: bytes) -> None:
-    assert strip_whitespace(text) == found
+def test_squeezing_takes_out_the_blanks_of_ascii_alone(text: str, result: bytes) -> None:
+    assert strip_whitespace(text) == result
 
 
 def test_a_key_is_that_of_its_parts_and_where_they_end() -> None:
     parts = [(b"ab",), (b"a", b"b"), (b"", b"ab"), (b"ab", b""), (b"b", b"a"), (b"a", b"b", b"")]
-    keys = [key(*of) for of in parts]
+    keys = [key(*part) for part in parts]
     assert len(set(keys)) == len(parts)
-    assert [key(*of) for of in parts] == keys
+    assert [key(*part) for part in parts] == keys
     assert all(0 <= number < 2**64 for number in keys)
 
 

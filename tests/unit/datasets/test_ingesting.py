@@ -23,9 +23,9 @@ def ingested(*outcomes: RowResult, **cleaning: Any) -> list[CleanEdit | Label | 
     return Ingest("demo", dataset("release_pairs"), source, Cleaning(**cleaning)).outcomes([{}])[0]
 
 
-def one(outcome: RowResult, **cleaning: Any) -> CleanEdit | Label | Rejection:
-    [found] = ingested(outcome, **cleaning)
-    return found
+def judge(outcome: RowResult, **cleaning: Any) -> CleanEdit | Label | Rejection:
+    [result] = ingested(outcome, **cleaning)
+    return result
 
 
 def label(**changes: Any) -> Label:
@@ -47,20 +47,20 @@ def label(**changes: Any) -> Label:
 def test_a_clean_edit_comes_with_what_was_found_out(edit: MakeEdit) -> None:
     whole = edit("f", pre="def f(x):\n    return Old(x)\n", post="def f(x):\n\treturn new(x)\n")
     # 28 and 25 characters, of which four are a token
-    assert one(whole) == CleanEdit(whole, b"deff(x):returnOld(x)", b"deff(x):returnnew(x)", 7, 7)
+    assert judge(whole) == CleanEdit(whole, b"deff(x):returnOld(x)", b"deff(x):returnnew(x)", 7, 7)
 
 
 def test_outcomes_of_a_row_are_judged_one_by_one_and_keep_their_order(edit: MakeEdit) -> None:
     drop = Rejection(RejectReason.BAD_PATCH, "as its dataset says")
-    found = ingested(edit("a"), drop, label(), edit("b", licence="GPL-2.0-only"), edit("c"))
-    assert [type(outcome).__name__ for outcome in found] == [
+    result = ingested(edit("a"), drop, label(), edit("b", licence="GPL-2.0-only"), edit("c"))
+    assert [type(outcome).__name__ for outcome in result] == [
         "CleanEdit",
         "Rejection",
         "Label",
         "Rejection",
         "CleanEdit",
     ]
-    assert (found[1], found[2]) == (drop, label())
+    assert (result[1], result[2]) == (drop, label())
 
 
 def test_a_row_that_was_never_read_stays_the_drop_it_is() -> None:
@@ -83,14 +83,14 @@ def test_every_fault_of_an_edit_is_the_reason_once_those_before_it_are_mended(ed
     reasons = []
     for change in mended:
         faulty |= change
-        found = one(edit("f", **faulty))
-        reasons.append(found.reason if isinstance(found, Rejection) else "")
+        result = judge(edit("f", **faulty))
+        reasons.append(result.reason if isinstance(result, Rejection) else "")
     assert reasons == ["not_text", "licence", "unchanged", "too_long", "unchanged", "unparsable", ""]
 
 
 @pytest.mark.parametrize("field", ["instruction", "pre", "post"])
 def test_a_nul_character_anywhere_is_no_text(edit: MakeEdit, field: str) -> None:
-    assert one(edit("a", **{field: "x = '\0'\n"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
+    assert judge(edit("a", **{field: "x = '\0'\n"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_a_nul_character_anywhere_is_no_text(edit: MakeEdit, field: str) -> None
 )
 def test_only_licences_of_the_allow_list_are_let_in(edit: MakeEdit, licence: str, is_allowed: bool) -> None:
     drop = Rejection(RejectReason.LICENSE, f"{licence!r} is not allowed; allowed: {ALLOWED}")
-    assert (one(edit("a", licence=licence)) == drop, one(label(licence=licence)) == drop) == (not is_allowed,) * 2
+    assert (judge(edit("a", licence=licence)) == drop, judge(label(licence=licence)) == drop) == (not is_allowed,) * 2
 
 
 def test_the_allow_list_is_that_of_the_configuration(edit: MakeEdit) -> None:
-    found = one(edit("a", licence="MIT"), licences=("0BSD", "Zlib"))
-    assert found == Rejection(RejectReason.LICENSE, "'MIT' is not allowed; allowed: 0BSD, Zlib")
+    result = judge(edit("a", licence="MIT"), licences=("0BSD", "Zlib"))
+    assert result == Rejection(RejectReason.LICENSE, "'MIT' is not allowed; allowed: 0BSD, Zlib")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,9 @@ def test_the_allow_list_is_that_of_the_configuration(edit: MakeEdit) -> None:
     ],
 )
 def test_a_change_of_blanks_alone_is_none(edit: MakeEdit, language: Language, pre: str, post: str) -> None:
-    assert [one(edit("a", language=language, pre=a, post=b)) for a, b in ((pre, post), (post, pre))] == [UNCHANGED] * 2
+    assert [judge(edit("a", language=language, pre=a, post=b)) for a, b in ((pre, post), (post, pre))] == [
+        UNCHANGED
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_a_change_of_blanks_alone_is_none(edit: MakeEdit, language: Language, pr
 )
 def test_a_change_of_more_than_blanks_is_one(edit: MakeEdit, language: Language, pre: str, post: str) -> None:
     for before, after in ((pre, post), (post, pre)):
-        assert isinstance(one(edit("a", language=language, pre=before, post=after)), CleanEdit)
+        assert isinstance(judge(edit("a", language=language, pre=before, post=after)), CleanEdit)
 
 
 # 26 characters: total, ` +=`, ` price`, ` *`, ` quantity` and the line feed
@@ -162,10 +164,10 @@ def test_the_length_of_an_edit_is_counted_by_the_tokenizer_of_the_configuration(
     edit: MakeEdit, tokenizer: str, tokens: int
 ) -> None:
     long = edit("a", pre=LINE * 40, post=LINE * 80)
-    found = one(long, tokenizer=tokenizer, max_pre_tokens=tokens)
-    assert isinstance(found, CleanEdit)
-    assert (found.pre_tokens, found.post_tokens) == (tokens, 2 * tokens)
-    assert one(long, tokenizer=tokenizer, max_pre_tokens=tokens - 1) == Rejection(
+    result = judge(long, tokenizer=tokenizer, max_pre_tokens=tokens)
+    assert isinstance(result, CleanEdit)
+    assert (result.pre_tokens, result.post_tokens) == (tokens, 2 * tokens)
+    assert judge(long, tokenizer=tokenizer, max_pre_tokens=tokens - 1) == Rejection(
         RejectReason.TOO_LONG, f"pre has {tokens} tokens by {tokenizer}, more than {tokens - 1}"
     )
 
@@ -173,8 +175,8 @@ def test_the_length_of_an_edit_is_counted_by_the_tokenizer_of_the_configuration(
 @pytest.mark.parametrize("field", ["pre", "post"])
 def test_both_sides_must_parse_where_that_is_checked(edit: MakeEdit, field: str) -> None:
     broken = edit("a", **{field: "def f(:\n"})
-    assert one(broken) == Rejection(RejectReason.UNPARSABLE, "one side is not valid python")
-    assert isinstance(one(broken, check_syntax=False), CleanEdit)
+    assert judge(broken) == Rejection(RejectReason.UNPARSABLE, "one side is not valid python")
+    assert isinstance(judge(broken, check_syntax=False), CleanEdit)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +199,9 @@ def test_a_row_that_its_dataset_takes_and_an_edit_does_not_is_a_drop(
 
 @pytest.mark.parametrize("field", ["instruction", "pre", "post"])
 def test_a_nul_character_in_a_label_is_no_text(field: str) -> None:
-    assert one(label(**{field: "a\0"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
+    assert judge(label(**{field: "a\0"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
 
 
 def test_a_label_may_be_long_and_need_not_parse() -> None:
     long = label(pre="class {" + "x" * 100_000)
-    assert one(long) == long
+    assert judge(long) == long

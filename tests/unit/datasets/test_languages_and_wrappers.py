@@ -42,8 +42,8 @@ WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n
 )
 def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text: str, wrapper: str) -> None:
     whole = WRAPPED[wrapper].format(text)
-    found = (text, text, "") if confirm_language(text, text, language) else wrap_member(text, text, language)
-    assert found == (whole, whole, wrapper)
+    result = (text, text, "") if confirm_language(text, text, language) else wrap_member(text, text, language)
+    assert result == (whole, whole, wrapper)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("named", "text", "found"),
+    ("named", "text", "result"),
     [
         pytest.param("javascript", "const x: number = 1;", "tsx", id="types in a .js file are Flow's"),
         pytest.param("javascript", "const x = <p>hi</p>;", "javascript", id="JSX is JavaScript"),
@@ -74,8 +74,8 @@ def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> 
         pytest.param("java", "f = (x) => x;", None, id="no other language is tried"),
     ],
 )
-def test_a_language_is_what_both_sides_parse_as(named: Language, text: str, found: Language | None) -> None:
-    assert confirm_language(text, text, named) == found
+def test_a_language_is_what_both_sides_parse_as(named: Language, text: str, result: Language | None) -> None:
+    assert confirm_language(text, text, named) == result
 
 
 def test_both_sides_are_in_one_language() -> None:
@@ -108,9 +108,9 @@ def test_braces_in_a_text_are_left_alone() -> None:
 def clean_message(edit: Edit, is_snippet: bool = True, cleaning: Cleaning | None = None) -> Edit | Rejection:
     """Return what ingestion makes of a row that becomes `edit`."""
     source = source_that_makes(edit, is_snippet=is_snippet)
-    [[found]] = Ingest("demo", dataset("release_pairs"), source, cleaning or Cleaning()).outcomes([{}])
-    assert not isinstance(found, Label)
-    return found.edit if isinstance(found, CleanEdit) else found
+    [[result]] = Ingest("demo", dataset("release_pairs"), source, cleaning or Cleaning()).outcomes([{}])
+    assert not isinstance(result, Label)
+    return result.edit if isinstance(result, CleanEdit) else result
 
 
 METHOD = {"pre": "f() { old(); }", "post": "f() { fresh(); }", "language": "javascript", "tags": ("demo",)}

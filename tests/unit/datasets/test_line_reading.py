@@ -25,7 +25,7 @@ def lines(content: bytes, name: str = "a.jsonl", limit: int = 100) -> list[tuple
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         pytest.param(b"", [], id="nothing"),
         pytest.param(b"\n\n", [], id="empty lines"),
@@ -50,10 +50,10 @@ def lines(content: bytes, name: str = "a.jsonl", limit: int = 100) -> list[tuple
 )
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_lines_are_what_line_feeds_end(
-    content: bytes, found: list[tuple[int, bytes | Rejection]], is_packed: bool
+    content: bytes, expected: list[tuple[int, bytes | Rejection]], is_packed: bool
 ) -> None:
     name = "a.jsonl.gz" if is_packed else "a.jsonl"
-    assert lines(gzip.compress(content, mtime=0) if is_packed else content, name) == found
+    assert lines(gzip.compress(content, mtime=0) if is_packed else content, name) == expected
 
 
 @pytest.mark.parametrize("size", [MEBIBYTE - 1, MEBIBYTE, MEBIBYTE + 1, 2 * MEBIBYTE + 5])

@@ -84,9 +84,9 @@ def test_a_disputed_pair_becomes_a_label_with_its_text_after() -> None:
 def test_a_pair_counts_as_agreed_on_when_every_vote_is_for_it(
     votes: tuple[int, ...], holds: bool | None, tag: str
 ) -> None:
-    found = outcome("marv", row(*votes))
-    assert isinstance(found, Edit if holds else Label)
-    assert (found.tags[2], found.holds if isinstance(found, Label) else True) == (tag, holds)
+    results = outcome("marv", row(*votes))
+    assert isinstance(results, Edit if holds else Label)
+    assert (results.tags[2], results.holds if isinstance(results, Label) else True) == (tag, holds)
 
 
 METHOD = "private f(a List<int>, b int) : Map<String,int>"
@@ -163,8 +163,8 @@ def test_what_is_no_sentence_of_its_kind_is_not_understood(kind: str, descriptio
 
 def test_only_what_touches_callers_is_partial() -> None:
     descriptions = {kind: description for kind, description, _ in INSTRUCTIONS}
-    found = [outcome("marv", row(1, type=kind, description=text)) for kind, text in descriptions.items()]
-    assert [edit.tags[1:2] + edit.tags[3:] for edit in found if isinstance(edit, Edit)] == [
+    results = [outcome("marv", row(1, type=kind, description=text)) for kind, text in descriptions.items()]
+    assert [edit.tags[1:2] + edit.tags[3:] for edit in results if isinstance(edit, Edit)] == [
         ("type:extract-method", "partial-context"),
         ("type:rename-method", "partial-context"),
         ("type:rename-variable",),
@@ -175,8 +175,8 @@ def test_only_what_touches_callers_is_partial() -> None:
 def test_a_number_is_that_of_a_pair_within_its_type_only() -> None:
     description = "Extract Method a() extracted from b() in class C"
     rows = [row(1), row(1, refactoring_id=8), row(1, type="Extract Method", description=description)]
-    found = [outcome("marv", one) for one in rows]
-    assert len({edit.id for edit in found if isinstance(edit, Edit)}) == 3
+    results = [outcome("marv", item) for item in rows]
+    assert len({edit.id for edit in results if isinstance(edit, Edit)}) == 3
 
 
 def test_a_pair_that_says_nothing_is_dropped_with_its_reason() -> None:
@@ -197,7 +197,7 @@ def test_a_pair_that_says_nothing_is_dropped_with_its_reason() -> None:
         (row(5), "bad_field: evaluations.0.vote: Input should be 1, 0, -1 or -2"),
         (row(1, commit_sha=5), "bad_field: commit_sha: Input should be a valid string"),
     ]
-    assert [drop("marv", one) for one, _ in cases] == [reason for _, reason in cases]
+    assert [drop("marv", item) for item, _ in cases] == [reason for _, reason in cases]
 
 
 def test_rows_are_numbered_over_the_whole_document(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_rows_are_numbered_over_the_whole_document(tmp_path: Path) -> None:
     document = {"Extract Method": [pair, "x"], "Remove Parameter": [], "Rename Method": [pair]}
     (tmp_path / "MaRV.json").write_text(json.dumps(document), "utf-8")
     rows = raw_rows("marv", tmp_path)
-    assert [(one.file, one.line) for one in rows] == [("MaRV.json", 1), ("MaRV.json", 2), ("MaRV.json", 3)]
+    assert [(item.file, item.line) for item in rows] == [("MaRV.json", 1), ("MaRV.json", 2), ("MaRV.json", 3)]
     assert (rows[0].content, rows[2].content) == ({**pair, "type": "Extract Method"}, row(1))
     assert str(rows[1].content) == "malformed_json: expected an object, found str"
     assert source_of("marv").is_snippet

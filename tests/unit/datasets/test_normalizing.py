@@ -96,9 +96,9 @@ def test_drops_are_a_table_in_the_order_of_the_rows(tmp_path: Path) -> None:
         RawRow("b.jsonl", 2, json.dumps(change("b", license="gpl-3.0")).encode()),
     ]
     done = written(tmp_path / "demo", rows)
-    found = read_parquet(tmp_path / "demo" / "dropped.parquet")
-    assert [list(row) for row in found] == [list(DROPS)] * 3
-    assert [tuple(row.values()) for row in found] == [
+    table = read_parquet(tmp_path / "demo" / "dropped.parquet")
+    assert [list(row) for row in table] == [list(DROPS)] * 3
+    assert [tuple(row.values()) for row in table] == [
         ("demo", "a.jsonl", 3, "malformed_json", "unexpected end of data (character 2)"),
         ("demo", "b.jsonl", 1, "line_too_long", "more than 100 bytes"),
         (
@@ -178,9 +178,9 @@ def test_units_are_numbered_though_one_has_no_edit(tmp_path: Path) -> None:
 
 
 def test_progress_is_told_after_every_unit(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    written(tmp_path / "demo", [b"{"] * (CHUNK_ROWS + 5), advance=lambda *progress: told.append(progress))
-    assert told == [(CHUNK_ROWS, 0), (CHUNK_ROWS + 5, 0)]
+    calls: list[tuple[int, int]] = []
+    written(tmp_path / "demo", [b"{"] * (CHUNK_ROWS + 5), advance=lambda *progress: calls.append(progress))
+    assert calls == [(CHUNK_ROWS, 0), (CHUNK_ROWS + 5, 0)]
 
 
 def test_edits_near_an_evaluation_are_counted_and_left_out(tmp_path: Path) -> None:

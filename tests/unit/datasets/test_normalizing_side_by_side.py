@@ -54,15 +54,15 @@ def rows() -> Iterator[dict[str, Any] | bytes]:
 
 
 def test_any_number_of_workers_writes_the_same_bytes_and_says_the_same(tmp_path: Path) -> None:
-    found = []
+    outputs = []
     for workers in (0, 1, 3):
         folder = tmp_path / str(workers) / "demo"
         against = evaluations([("exam.jsonl:1", EXAM)])
         done = written(folder, rows(), workers, Cleaning(), against=against)
-        found.append((done, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}))
-    assert [names for _, names in found[1:]] == [found[0][1]] * 2
-    assert [done for done, _ in found[1:]] == [found[0][0]] * 2
-    done, names = found[0]
+        outputs.append((done, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}))
+    assert [names for _, names in outputs[1:]] == [outputs[0][1]] * 2
+    assert [done for done, _ in outputs[1:]] == [outputs[0][0]] * 2
+    done, names = outputs[0]
     # of 60 rows 6 are broken and 6 near the exam, and the two of Java's that are left
     assert done.counts == {
         "rows_in": 4 * 61,
@@ -109,8 +109,8 @@ def test_a_worker_that_dies_is_an_error_and_nothing_is_put_in_place(tmp_path: Pa
     request, target = Request("normalized", "demo", "c0de"), tmp_path / "normalized"
 
     def made(given: Iterable[dict[str, Any] | bytes], workers: int, folder: Path) -> Contents:
-        for left in folder.iterdir():
-            left.unlink()
+        for path in folder.iterdir():
+            path.unlink()
         return Contents(written(folder, given, workers).counts, CONTRACT)
 
     with pytest.raises(BoundaryError, match="a worker process ended; start again, with fewer workers"):

@@ -22,8 +22,8 @@ def flat(**changes: Any) -> dict[str, Any]:
     }
 
 
-def chat(asked: str = "", **changes: Any) -> dict[str, Any]:
-    asked = asked or f"## Code Before:\n```python\n{PRE}```\n## Instruction:\nAdd one.\n## Code After:\n"
+def chat(prompt: str = "", **changes: Any) -> dict[str, Any]:
+    prompt = prompt or f"## Code Before:\n```python\n{PRE}```\n## Instruction:\nAdd one.\n## Code After:\n"
     return {
         "commit": "a" * 40,
         "instr_type": "ds_descriptive",
@@ -31,7 +31,7 @@ def chat(asked: str = "", **changes: Any) -> dict[str, Any]:
         "new_code": POST,
         "messages": [
             {"role": "system", "content": "You edit code."},
-            {"role": "user", "content": asked},
+            {"role": "user", "content": prompt},
             {"role": "assistant", "content": f"```python\n{POST}```"},
         ],
         **changes,
@@ -39,9 +39,9 @@ def chat(asked: str = "", **changes: Any) -> dict[str, Any]:
 
 
 def edit_of(row: dict[str, Any]) -> Edit:
-    found = outcome("oce_dataft", row, license="NOASSERTION")
-    assert isinstance(found, Edit), found
-    return found
+    result = outcome("oce_dataft", row, license="NOASSERTION")
+    assert isinstance(result, Edit), result
+    return result
 
 
 def test_a_flat_row_becomes_an_edit_that_is_grown_from_its_commit() -> None:
@@ -70,8 +70,8 @@ def test_a_chat_has_its_instruction_between_two_headings() -> None:
 
 def test_headings_in_the_code_before_are_not_taken_for_those_of_the_chat() -> None:
     code = "s = '''\n## Instruction:\nno\n## Code After:\n'''\n"
-    asked = f"## Code Before:\n{code}## Instruction:\nAdd one.\n## Code After:\n"
-    assert edit_of(chat(asked)).instruction == "Add one."
+    prompt = f"## Code Before:\n{code}## Instruction:\nAdd one.\n## Code After:\n"
+    assert edit_of(chat(prompt)).instruction == "Add one."
 
 
 @pytest.mark.parametrize(

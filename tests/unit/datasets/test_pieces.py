@@ -114,14 +114,14 @@ def test_a_short_text_is_a_piece_as_it_is_and_what_is_nested_too_deeply_is_none(
 def made(only: tuple[str, ...], split: str = "test") -> set[str]:
     pieces = split_into_excerpts([edit(PYTHON, "python")], "python", 150)
     edits = synthesize(pieces, "python", 40, 0, MemorySandbox(), split, 8, only)  # type: ignore[arg-type]
-    return {tag.partition(":")[2] for one in edits for tag in one.tags if tag.startswith("template:")}
+    return {tag.partition(":")[2] for edit in edits for tag in edit.tags if tag.startswith("template:")}
 
 
 def test_only_the_templates_that_were_asked_for_are_made() -> None:
     everything = made(())
-    wanted = sorted(everything - {"rename_local"})[:2]
+    templates = sorted(everything - {"rename_local"})[:2]
     assert len(everything) > 4
-    assert made(tuple(wanted)) == {*wanted}
+    assert made(tuple(templates)) == {*templates}
 
 
 def test_a_template_that_is_held_out_is_not_trained_on_though_it_was_asked_for() -> None:

@@ -36,15 +36,17 @@ def rows_of(reader: ReaderName, folder: Path) -> Iterator[Mapping[str, Any]]:
 
 def outcomes_of(reader: ReaderName, folder: Path) -> list[RowResult]:
     entry, source = dataset(reader), source_of(reader)
-    return [one for row in rows_of(reader, folder) for one in source.outcomes(row, reader, entry)]
+    return [result for row in rows_of(reader, folder) for result in source.outcomes(row, reader, entry)]
 
 
 def kinds(outcomes: list[RowResult]) -> dict[str, int]:
-    return dict(Counter(one.reason.value if isinstance(one, Rejection) else type(one).__name__ for one in outcomes))
+    return dict(
+        Counter(result.reason.value if isinstance(result, Rejection) else type(result).__name__ for result in outcomes)
+    )
 
 
 def edits_in(outcomes: list[RowResult]) -> list[Edit]:
-    edits = [one for one in outcomes if isinstance(one, Edit)]
+    edits = [result for result in outcomes if isinstance(result, Edit)]
     assert len({edit.id for edit in edits}) == len(edits)
     return edits
 
@@ -90,13 +92,13 @@ def test_agreed_refactorings_become_edits_and_refuted_ones_labels(mirror: Path) 
     assert kinds(outcomes) == {"Edit": 180 + 137 + 90, "Label": 5 + 27 + 4}
     tags = Counter(edit.tags[1] for edit in edits_in(outcomes))
     assert tags == {"type:extract-method": 180, "type:rename-method": 137, "type:rename-variable": 90}
-    assert {one.holds for one in outcomes if isinstance(one, Label)} == {False}
+    assert {result.holds for result in outcomes if isinstance(result, Label)} == {False}
 
 
 def test_every_smell_outside_of_cpp_becomes_a_label(mirror: Path) -> None:
     outcomes = outcomes_of("smellycode", mirror)
     assert kinds(outcomes) == {"Label": 375, "unknown_language": 103}
-    labels = [one for one in outcomes if isinstance(one, Label)]
+    labels = [result for result in outcomes if isinstance(result, Label)]
     assert Counter(label.language for label in labels) == {"python": 131, "java": 128, "javascript": 116}
     assert len({label.id for label in labels}) == 375
     # CheesePizza is declared in the file of Pizza: seven classes, six files

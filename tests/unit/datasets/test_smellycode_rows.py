@@ -107,8 +107,8 @@ def test_rows_come_with_the_file_that_declares_their_class(tmp_path: Path) -> No
     shop = "class Shop: pass\nclass Kiosk(Shop): pass\n"
     folder = repository(tmp_path, truth, Shop=shop, Alley="from Shop import Kiosk\nclass Barrel: pass\n")
     rows = raw_rows("smellycode", folder)
-    contents = [one.content for one in rows if isinstance(one.content, dict)]
-    assert [one.line for one in rows] == [2, 3, 4, 5]
+    contents = [raw.content for raw in rows if isinstance(raw.content, dict)]
+    assert [raw.line for raw in rows] == [2, 3, 4, 5]
     assert [(content["Class"], content["file"], content["code"]) for content in contents] == [
         ("Shop", "Python/SmellyUnannotated/Shop.py", shop),
         ("Kiosk", "Python/SmellyUnannotated/Shop.py", shop),
@@ -123,15 +123,15 @@ def test_rows_come_with_the_file_that_declares_their_class(tmp_path: Path) -> No
 )
 def test_names_that_are_no_names_of_files_are_not_looked_for(tmp_path: Path, language: str, class_name: str) -> None:
     folder = repository(tmp_path, f"{language},{class_name},1,c,s,m,t,i\n", Shop="class Shop: pass\n")
-    [found] = raw_rows("smellycode", folder)
-    assert isinstance(found.content, dict)
-    assert found.content["code"] == ""
+    [raw] = raw_rows("smellycode", folder)
+    assert isinstance(raw.content, dict)
+    assert raw.content["code"] == ""
 
 
 def test_code_that_is_no_text_or_too_long_is_a_drop(tmp_path: Path) -> None:
     folder = repository(tmp_path, "Python,Shop,1,c,s,m,t,i\nPython,Long,1,c,s,m,t,i\n", Long="x" * (MAX_LINE_BYTES + 1))
     (folder / "Python" / "SmellyUnannotated" / "Shop.py").write_bytes(b"class Shop: '\xff'\n")
-    assert [str(one.content) for one in raw_rows("smellycode", folder) if isinstance(one.content, Rejection)] == [
+    assert [str(raw.content) for raw in raw_rows("smellycode", folder) if isinstance(raw.content, Rejection)] == [
         "invalid_utf8: Python/SmellyUnannotated/Shop.py: byte 14 is not UTF-8",
         "line_too_long: Python/SmellyUnannotated/Long.py: more than 1048576 bytes",
     ]

@@ -19,22 +19,22 @@ SHARED = ("id", "dataset", "instruction", "pre", "post", "tags", "licence", "ori
 
 def rows(prefix: str, count: int) -> dict[str, Row]:
     """Return edits in two languages, every fifth of which repeats the one before."""
-    found: dict[str, Row] = {}
+    table: dict[str, Row] = {}
     for number in range(count):
         name = f"{prefix}{number}"
         file = f"{name}.{'java' if number % 3 else 'py'}"
         row = change(name, old_file=file, new_file=file, message=f"Wish é {number}\u2028")
-        found[name] = {**found[f"{prefix}{number - 1}"], "commit": name} if number % 5 == 4 else row
-    return found
+        table[name] = {**table[f"{prefix}{number - 1}"], "commit": name} if number % 5 == 4 else row
+    return table
 
 
 @pytest.fixture
 def datasets(tmp_path: Path) -> Folders:
     """Two normalized datasets, of which the second repeats some of the first."""
-    one = rows("a", 60)
-    two = {**rows("b", 40), **{name: {**row, "commit": f"again {name}"} for name, row in list(one.items())[:7]}}
-    for name, of in (("one", one), ("two", two)):
-        written(tmp_path / name, of.values())
+    first = rows("a", 60)
+    two = {**rows("b", 40), **{name: {**row, "commit": f"again {name}"} for name, row in list(first.items())[:7]}}
+    for name, assigned in (("one", first), ("two", two)):
+        written(tmp_path / name, assigned.values())
     return {name: tmp_path / name for name in ("one", "two")}
 
 
@@ -57,21 +57,21 @@ def lines_of(folders: Folders, language: str) -> list[bytes]:
 def test_the_division_has_a_row_for_every_normalized_edit_in_their_order(datasets: Folders, division: Path) -> None:
     assert sorted(path.name for path in division.iterdir()) == sorted(f"{language}.parquet" for language in LANGUAGES)
     for language in LANGUAGES:
-        found = read_parquet(division / f"{language}.parquet")
+        table = read_parquet(division / f"{language}.parquet")
         edits = [Edit.model_validate_json(line) for line in lines_of(datasets, language)]
-        assert [(row["dataset"], row["id"]) for row in found] == [(edit.dataset, edit.id) for edit in edits]
-        assert all(list(row) == list(DIVISION) for row in found)
+        assert [(row["dataset"], row["id"]) for row in table] == [(edit.dataset, edit.id) for edit in edits]
+        assert all(list(row) == list(DIVISION) for row in table)
 
 
 def test_a_row_of_the_division_has_a_split_or_a_reason_and_what_is_kept(division: Path) -> None:
-    found = [row for language in LANGUAGES for row in read_parquet(division / f"{language}.parquet")]
-    kept = {row["id"] for row in found if row["split"]}
-    assert {row["split"] for row in found} == {*SPLITS, None}
-    for row in found:
+    table = [row for language in LANGUAGES for row in read_parquet(division / f"{language}.parquet")]
+    kept = {row["id"] for row in table if row["split"]}
+    assert {row["split"] for row in table} == {*SPLITS, None}
+    for row in table:
         assert (row["split"] is None) == (row["reason"] is not None) == (row["kept_id"] in kept)
         assert len(row["cluster"]) == 16
     # 12 of 60, 8 of 40 and 1 of 7 repeat the one before; the other 6 of the 7 repeat one of the first dataset
-    assert sum(row["reason"] is not None for row in found) == 12 + 8 + 7
+    assert sum(row["reason"] is not None for row in table) == 12 + 8 + 7
 
 
 def test_what_became_of_the_edits_is_counted(datasets: Folders, tmp_path: Path) -> None:
@@ -88,10 +88,12 @@ def test_the_lines_of_a_split_are_those_of_the_normalized_edits_byte_for_byte(
             folder = tmp_path / language / split
             folder.mkdir(parents=True)
             counts = write_split(division, datasets, language, split, folder)
-            wanted = [line for line, of in zip(lines_of(datasets, language), places, strict=True) if of == split]
-            assert (folder / "edits.jsonl").read_bytes() == b"".join(wanted)
+            expected = [
+                line for line, assigned in zip(lines_of(datasets, language), places, strict=True) if assigned == split
+            ]
+            assert (folder / "edits.jsonl").read_bytes() == b"".join(expected)
             assert (counts["rows"], sorted(path.name for path in folder.iterdir())) == (
-                len(wanted),
+                len(expected),
                 ["edits.jsonl", "edits.parquet"],
             )
 
@@ -100,10 +102,10 @@ def test_the_rows_of_a_split_say_what_its_lines_say(datasets: Folders, division:
     write_split(division, datasets, "java", "train", tmp_path)
     edits = [json.loads(line) for line in (tmp_path / "edits.jsonl").read_bytes().splitlines()]
     clusters = {row["id"]: row["cluster"] for row in read_parquet(division / "java.parquet") if row["split"]}
-    found = read_parquet(tmp_path / "edits.parquet")
-    assert len(found) > 10
-    assert all(list(row) == list(EDITS) for row in found)
-    for row, edit in zip(found, edits, strict=True):
+    table = read_parquet(tmp_path / "edits.parquet")
+    assert len(table) > 10
+    assert all(list(row) == list(EDITS) for row in table)
+    for row, edit in zip(table, edits, strict=True):
         said = {**edit, "origin_group": edit["group"], "tags": json.dumps(edit["tags"], separators=(",", ":"))}
         assert {name: row[name] for name in SHARED} == {name: said[name] for name in SHARED}
         assert (row["language"], row["split"], row["cluster"]) == ("java", "train", clusters[edit["id"]])
@@ -140,8 +142,8 @@ def test_edits_of_several_row_groups_are_all_there(tmp_path: Path) -> None:
     counts = write_assignments(datasets, ("python",), Splitting(), tmp_path)
     assert counts == {"rows_in": count, "rows": count, "clusters": 1}
     assert write_split(tmp_path, datasets, "python", "train", tmp_path) == {"rows": count, "rows.one": count}
-    found = read_parquet(tmp_path / "edits.parquet", ["instruction"])
-    assert [row["instruction"] for row in found] == [f"Change e{number}" for number in range(count)]
+    table = read_parquet(tmp_path / "edits.parquet", ["instruction"])
+    assert [row["instruction"] for row in table] == [f"Change e{number}" for number in range(count)]
     lines = [line for path in sorted(datasets["one"].glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     assert (tmp_path / "edits.jsonl").read_bytes().splitlines() == lines
 

@@ -50,13 +50,13 @@ def templates_of(edits: list[Edit]) -> set[str]:
 @pytest.fixture(scope="module")
 def snippets() -> Mapping[Language, list[Edit]]:
     """The first usable edits of each language in the sample; for TypeScript, those of JavaScript."""
-    found: dict[Language, list[Edit]] = defaultdict(list)
+    by_language: dict[Language, list[Edit]] = defaultdict(list)
     ingest = Ingest("release_pairs", dataset("release_pairs"), source_of("release_pairs"), Cleaning())
     with gzip.open(SAMPLE) as stream:
         for outcome in chain.from_iterable(ingest.outcomes(list(islice(stream, ROWS)))):
-            if isinstance(outcome, CleanEdit) and len(found[outcome.edit.language]) < SNIPPETS:
-                found[outcome.edit.language].append(outcome.edit)
-    return {**found, "typescript": found["javascript"]}
+            if isinstance(outcome, CleanEdit) and len(by_language[outcome.edit.language]) < SNIPPETS:
+                by_language[outcome.edit.language].append(outcome.edit)
+    return {**by_language, "typescript": by_language["javascript"]}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_the_gold_actions_make_the_text_after(language: Language, synthetic: Map
             [result] = sandbox.apply_many(text, edit.language, [action])
             assert (result.verdict, 1 <= len(result.matches) <= MAX_PLACES) == (Verdict.OK, True)
             # no place is said to be rewritten that stays
-            assert [one for one in result.matches if text[one.start : one.end] == one.replacement] == []
+            assert [match for match in result.matches if text[match.start : match.end] == match.replacement] == []
             assert result.after is not None
             text = result.after
         assert text == edit.post

@@ -45,11 +45,11 @@ def of_role(language: Language, text: str, role: Role) -> list[Site]:
     ],
 )
 def test_what_a_name_stands_for_is_found(language: Language, text: str, site: Site) -> None:
-    found = of_role(language, text, site.role)
+    sites = of_role(language, text, site.role)
     if site.owner == "" and site.role == "method":
         # `this` is no name that could be another one
-        found = [Site(**{**fields(one), "owner": ""}) for one in found]
-    assert site in found
+        sites = [Site(**{**fields(site), "owner": ""}) for site in sites]
+    assert site in sites
 
 
 def fields(site: Site) -> dict[str, object]:
