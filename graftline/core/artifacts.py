@@ -216,11 +216,7 @@ ArtifactsConfig = Annotated[
 
 
 def open_artifacts(config: ArtifactsConfig, root: Path, secrets: Secrets) -> ArtifactStore:
-    """Return the store of `config`; whether it answers shows at the first use.
-
-    Raises:
-        ConfigError: its client is not installed or does not take the options, or a variable is not set.
-    """
+    """Return the store of `config`, as `open_objects`; ConfigError if the variable of its address is not set."""
     match config:
         case FolderArtifactsConfig():
             return FolderArtifacts(root)

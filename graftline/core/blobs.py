@@ -132,11 +132,7 @@ BlobsConfig = Annotated[FilesystemBlobsConfig | MemoryBlobsConfig, Field(discrim
 
 
 def open_blob_store(config: BlobsConfig, root: Path, secrets: Secrets) -> BlobStore:
-    """Return the store of `config`; whether it answers shows at the first use.
-
-    Raises:
-        ConfigError: its client is not installed or does not take the options, or a secret is not set.
-    """
+    """Return the store of `config`, as `open_objects`."""
     if isinstance(config, MemoryBlobsConfig):
         return BlobStore(memory_objects())
     return BlobStore(open_objects(config, root, secrets, "blobs"))

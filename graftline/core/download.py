@@ -62,20 +62,18 @@ class Download:
     sha256: str
     size_bytes: int
     is_upstream: bool
-    """Whether it is the file of the pinned revision: by checksum, or because its source says so. A file of a mirror
-    without a pin is not."""
+    """Whether it is the file of the pinned revision; a file of a mirror without a pin is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStream:
-    """A file of a source, open for reading."""
+    """A file of a source, open for reading; it may not say how large the file is, or which version."""
 
     offset: int
     """Where `chunks` begin: where that was asked for, or 0."""
     size_bytes: int | None
-    """Of the whole file; None where the source does not say."""
     etag: str
-    """What changes when the file changes; empty where the source does not say."""
+    """What changes when the file changes, or nothing."""
     chunks: Iterator[bytes]
 
 
@@ -110,7 +108,7 @@ class LocalFile:
         try:
             stream = self.path.open("rb")
         except OSError as error:
-            raise DownloadError(f"{self.path}: {explain_unreadable(error)}") from error
+            raise self._unreadable(error) from error
         with stream:
             state = os.fstat(stream.fileno())
             version = f"{state.st_ino}-{state.st_mtime_ns}-{state.st_size}"
@@ -123,7 +121,10 @@ class LocalFile:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
         except OSError as error:
-            raise DownloadError(f"{self.path}: {explain_unreadable(error)}") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> DownloadError:
+        return DownloadError(f"{self.path}: {explain_unreadable(error)}")
 
 
 def explain_unreadable(error: OSError) -> str:
@@ -141,8 +142,7 @@ def download(
     Where the checksum is pinned, a part that came from another source is continued.
 
     Raises:
-        DownloadError: it is something else, cannot be had, or cannot be written.
-        ConfigError: the source does not let us in.
+        ConfigError, DownloadError: it is something else, cannot be had, or cannot be written.
     """
     if file.sha256 and target.is_file() and sha256_file(target) == file.sha256:
         size = target.stat().st_size
@@ -294,7 +294,7 @@ class _Partial:
 
 
 def raise_download_error(fault: str) -> None:
-    """Raise DownloadError: what is to be done with content that is not as pinned, unless somebody knows better."""
+    """Refuse content that is not as pinned."""
     raise DownloadError(fault)
 
 

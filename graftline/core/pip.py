@@ -51,12 +51,7 @@ class PipSources:
 
 
 def run_pip(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> ProgramResult:
-    """Run pip in `folder`.
-
-    Raises:
-        ConfigError: it is missing, or cannot be started.
-        SourceBusyError: it took too long.
-    """
+    """Run pip in `folder`, as `run_program`; raises ConfigError where it is missing."""
     if find_spec("pip") is None:
         raise ConfigError("pip is not installed, but knows the package index; run `python -m ensurepip`")
     # our own attempts are counted and spaced; pip's would only make each of them longer
@@ -65,11 +60,7 @@ def run_pip(arguments: Sequence[str], folder: Path, environment: Mapping[str, st
 
 
 def read_pip_sources(folder: Path, environment: Mapping[str, str]) -> PipSources:
-    """Return where pip looks when it is run in `folder`.
-
-    Raises:
-        ConfigError, SourceBusyError: as `run_pip`, or pip names no index.
-    """
+    """Return where pip looks when it is run in `folder`; raises as `run_pip` and `parse_pip_config`."""
     config = run_pip(["config", "list"], folder, environment)
     # wide, so that no address is broken in two
     wide = {**environment, "COLUMNS": "1000"}
@@ -117,11 +108,7 @@ def list_links(project: str, sources: PipSources, web: Web) -> Iterator[Link]:
 def fetch_link(
     link: Link, target: Path, advance: Advance, web: Web, policy: RetryPolicy, max_bytes: int | None = None
 ) -> Download:
-    """Write the file of `link` to `target`, with the checksum that the index states.
-
-    Raises:
-        ConfigError, DownloadError: as `download`.
-    """
+    """Write the file of `link` to `target` as `download`, with the checksum that the index states."""
     path = local_path(link.url)
     source: Source = WebFile(web, link.url) if path is None else LocalFile(path)
     return download(source, Pins(sha256=link.sha256), target, advance, policy, max_bytes)

@@ -130,11 +130,7 @@ def parse_record(content: bytes, source: str) -> ArtifactRecord:
 
 
 def load_record(folder: Path) -> ArtifactRecord:
-    """Return the record of the artifact in `folder`, without looking at its files.
-
-    Raises:
-        RecordError: there is none, or it is not a record, or its identity is not that of its content.
-    """
+    """Return the record of the artifact in `folder` without looking at its files, as `parse_record`."""
     path = folder / RECORD_NAME
     try:
         content = path.read_bytes()
@@ -151,7 +147,7 @@ def load_verified(folder: Path, kind: str) -> ArtifactRecord:
     """Return the record of the artifact in `folder` after checking kind, and every file's size and checksum.
 
     Raises:
-        RecordError: as `load_record`, or the artifact is of another kind, or a file is missing, altered or extra.
+        RecordError: the artifact is of another kind, a file is missing, altered or extra, or as `load_record`.
     """
     record = load_record(folder)
     if record.kind != kind:

@@ -76,21 +76,12 @@ class Web:
             yield response
 
     def chunks(self, response: "httpx.Response", label: str) -> Iterator[bytes]:
-        """Yield the body of `response` as it comes, in pieces that are not empty.
-
-        Raises:
-            SourceBusyError: the connection broke.
-        """
+        """Yield the body of `response` as it comes, in pieces that are not empty."""
         with self._translate_errors(label):
             yield from filter(None, response.iter_raw())
 
     def body(self, response: "httpx.Response", url: str, max_bytes: int, hint: str) -> bytes:
-        """Return the body of `response`.
-
-        Raises:
-            SourceBusyError: the connection broke.
-            AnswerError: it is longer than `max_bytes`; the message ends in `hint`.
-        """
+        """Return the body of `response`; AnswerError, ending in `hint`, if it is longer than `max_bytes`."""
         body = bytearray()
         for chunk in self.chunks(response, public_url(url)):
             body += chunk
@@ -109,11 +100,7 @@ class Web:
             return None if response.status_code == HTTPStatus.NOT_MODIFIED else self._parse(url, response), etag
 
     def page(self, url: str) -> tuple[Any, str]:
-        """Return the JSON at `url`, and the address of the next page, empty at the last one (RFC 8288).
-
-        Raises:
-            SourceBusyError, AnswerError: as `json`.
-        """
+        """Return the JSON at `url` as `json`, and the address of the next page, empty at the last one (RFC 8288)."""
         with self.answer("GET", url) as response:
             next_url: str = response.links.get("next", {}).get("url", "")
             return self._parse(url, response), next_url

@@ -13,7 +13,7 @@ from graftline.core.secrets import Secrets
 from tests.s3_server import S3Server
 
 CONTENT = b'{"id": 1}\r\n\x00\xff\n' * 3
-KINDS = ["memory", "folder", "file URL", "memory filesystem", "s3"]
+KINDS = ["memory", "folder", "file URL", "s3"]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
         "memory": MemoryBlobsConfig(),
         "folder": FilesystemBlobsConfig(url="there"),
         "file URL": FilesystemBlobsConfig(url=f"file://{tmp_path}/there"),
-        "memory filesystem": FilesystemBlobsConfig(url=f"memory://{tmp_path.name}/there"),
     }
     return open_blob_store(configs[kind], tmp_path, Secrets([]))
 
