@@ -72,54 +72,54 @@ def test_what_a_writer_killed_while_sending_had_made_is_not_made_again(store: Bu
 
 
 def test_files_that_are_here_already_are_not_fetched(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
+    local, there = tmp_path / "local", tmp_path / "there"
     published(store, there, java="text", python="old")
     record = store.record(NAME)
     assert record is not None
-    store.fetch(NAME, record, here / NAME)
+    store.fetch(NAME, record, local / NAME)
     built = published(store, there, java="text", python="new")
     (bucket / object_of("text")).unlink()
-    store.fetch(NAME, built.record, here / NAME)
-    assert load_verified(here / NAME, "division") == built.record
+    store.fetch(NAME, built.record, local / NAME)
+    assert load_verified(local / NAME, "division") == built.record
 
 
 def test_a_file_that_was_altered_in_the_bucket_is_refused_and_what_was_here_stays(
     store: BucketArtifacts, bucket: Path, tmp_path: Path
 ) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
+    local, there = tmp_path / "local", tmp_path / "there"
     first = published(store, there, java="text").record
-    store.fetch(NAME, first, here / NAME)
+    store.fetch(NAME, first, local / NAME)
     second = published(store, there, java="other").record
     (bucket / object_of("other")).write_text("wrong", "utf-8")
     with pytest.raises(RecordError) as error:
-        store.fetch(NAME, second, here / NAME)
+        store.fetch(NAME, second, local / NAME)
     assert str(error.value) == (
         f"file://{bucket}/{object_of('other')}: was not what its name says; materialize the asset again"
     )
-    assert load_verified(here / NAME, "division") == first
+    assert load_verified(local / NAME, "division") == first
     # made anew, it is sent anew
     shutil.rmtree(there)
     published(store, there, java="other")
-    store.fetch(NAME, second, here / NAME)
-    assert load_verified(here / NAME, "division") == second
+    store.fetch(NAME, second, local / NAME)
+    assert load_verified(local / NAME, "division") == second
 
 
 def test_a_file_that_the_bucket_lost_is_named(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
     record = published(store, tmp_path / "there", java="text").record
     (bucket / object_of("text")).unlink()
     with pytest.raises(RecordError) as error:
-        store.fetch(NAME, record, tmp_path / "here" / NAME)
+        store.fetch(NAME, record, tmp_path / "local" / NAME)
     assert str(error.value) == f"file://{bucket}: has no {object_of('text')}; materialize the asset again"
 
 
 def test_a_file_that_a_killed_fetch_left_half_is_fetched_again(store: BucketArtifacts, tmp_path: Path) -> None:
     record = published(store, tmp_path / "there", java="text").record
-    left = tmp_path / "here" / "data" / f".division.partial-{record.identity[:12]}-fetched"
-    left.mkdir(parents=True)
-    (left / "java").write_text("te", "utf-8")
-    (left / "of-another").write_text("x", "utf-8")
-    store.fetch(NAME, record, tmp_path / "here" / NAME)
-    assert load_verified(tmp_path / "here" / NAME, "division") == record
+    partial = tmp_path / "local" / "data" / f".division.partial-{record.identity[:12]}-fetched"
+    partial.mkdir(parents=True)
+    (partial / "java").write_text("te", "utf-8")
+    (partial / "of-another").write_text("x", "utf-8")
+    store.fetch(NAME, record, tmp_path / "local" / NAME)
+    assert load_verified(tmp_path / "local" / NAME, "division") == record
 
 
 def test_a_folder_without_the_files_of_its_record_is_not_published(store: BucketArtifacts, tmp_path: Path) -> None:

@@ -143,10 +143,10 @@ def test_an_upload_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     for number in range(80):
         (shards / f"{number:03}.jsonl").write_text(f"{number}\n" * 20_000)
     command = [sys.executable, "-c", UPLOADER, str(tmp_path)]
-    for seen in (10, 40):
+    for size in (10, 40):
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
         try:
-            while len(list(there.glob("*.sha256"))) < seen:
+            while len(list(there.glob("*.sha256"))) < size:
                 assert process.poll() is None, process.communicate()[1].decode()
                 time.sleep(0.002)
         finally:

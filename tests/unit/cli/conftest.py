@@ -18,13 +18,13 @@ def shop(small_checkout: Any) -> Shop:
 
 @pytest.fixture(scope="session")
 def _made(new_checkout: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = Shop(new_checkout(tmp_path_factory.mktemp("shop") / "checkout").root)
-    made.make()
-    return made.root
+    built_shop = Shop(new_checkout(tmp_path_factory.mktemp("shop") / "checkout").root)
+    built_shop.make()
+    return built_shop.root
 
 
 @pytest.fixture
-def made(_made: Path, shop: Shop) -> Shop:
+def built_shop(_made: Path, shop: Shop) -> Shop:
     """A root of its own, where `pairs` and `twins` are fetched, normalized and split."""
     shutil.copytree(_made / "data", shop.root / "data", dirs_exist_ok=True)
     return shop

@@ -52,7 +52,7 @@ class Shop:
         """Write the rows of a dataset, and return its entry in `files`."""
         path = self.root / top / name / "rows.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = b"".join(json.dumps(one).encode() + b"\n" for one in rows)
+        content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
         path.write_bytes(content)
         return {"path": path.name, "size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 

@@ -85,8 +85,8 @@ def test_every_command_has_help(name: str, option: str) -> None:
     result = CliRunner().invoke(main, [*name.split(), option], prog_name="graftline")
 
     assert (result.exit_code, result.stderr) == (0, "")
-    usage, _, rest = result.stdout.partition("\n\n")
-    assert (usage.startswith(f"Usage: graftline {name} [OPTIONS]"), rest[:2], rest[2:3].isupper()) == (True, "  ", True)
+    usage, _, text = result.stdout.partition("\n\n")
+    assert (usage.startswith(f"Usage: graftline {name} [OPTIONS]"), text[:2], text[2:3].isupper()) == (True, "  ", True)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

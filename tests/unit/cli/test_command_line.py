@@ -232,9 +232,9 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
     first = the_json(result)
     again = the_json(graftline(small_checkout.root, "run", "--json", *IN_WARM))
 
-    made = {stage: found["made"] for stage, found in first["stages"].items() if found["artifacts"]}
+    made_counts = {stage: summary["made"] for stage, summary in first["stages"].items() if summary["artifacts"]}
     # three languages in three splits make nine partitions
-    assert (result.exit_code, made) == (
+    assert (result.exit_code, made_counts) == (
         0,
         {
             "raw": 1,
@@ -248,7 +248,9 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
             "trajectories": 9,
         },
     )
-    assert {stage: found["unchanged"] for stage, found in again["stages"].items() if found["artifacts"]} == made
+    assert {
+        stage: summary["unchanged"] for stage, summary in again["stages"].items() if summary["artifacts"]
+    } == made_counts
     assert len(first["partitions"]) == 9
     # progress is for people, and goes where it does not disturb
     assert result.stderr.splitlines()[0] == "raw release_pairs: made (not there yet)"
@@ -268,13 +270,13 @@ def test_a_run_without_its_dataset_is_one_message(small_checkout: Any) -> None:
 def test_the_summary_of_an_empty_root_is_empty(small_checkout: Any) -> None:
     result = graftline(small_checkout.root, "summary", "--json")
 
-    found = the_json(result)
-    assert (result.exit_code, sorted(found), found["partitions"]) == (
+    summary = the_json(result)
+    assert (result.exit_code, sorted(summary), summary["partitions"]) == (
         0,
         ["adapters", "partitions", "stages", "warnings"],
         {},
     )
-    assert [stage["artifacts"] for stage in found["stages"].values()] == [0] * len(found["stages"])
+    assert [stage["artifacts"] for stage in summary["stages"].values()] == [0] * len(summary["stages"])
 
 
 def test_the_summary_is_tables_for_people(small_checkout: Any) -> None:

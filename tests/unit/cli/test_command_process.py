@@ -116,9 +116,11 @@ def test_the_doctor_says_of_every_ability_whether_it_is_there_and_how_to_get_it(
     findings = json.loads(doctor.stdout)
 
     assert (doctor.stdout.count("\n"), doctor.stderr) == (1, "")
-    assert [name for name, found in findings.items() if found["is_needed"]] == ["python", "ast-grep", "jail"]
-    assert {name for name, found in findings.items() if sorted(found) != FINDING or found["name"] != name} == set()
-    assert [name for name, found in findings.items() if not found["is_there"] and not found["remedy"]] == []
+    assert [name for name, finding in findings.items() if finding["is_needed"]] == ["python", "ast-grep", "jail"]
+    assert {
+        name for name, finding in findings.items() if sorted(finding) != FINDING or finding["name"] != name
+    } == set()
+    assert [name for name, finding in findings.items() if not finding["is_there"] and not finding["remedy"]] == []
 
 
 def test_the_doctor_fails_only_over_what_is_needed(doctor: subprocess.CompletedProcess[str]) -> None:
@@ -132,10 +134,10 @@ def test_the_doctor_fails_where_a_needed_tool_is_missing(tmp_path: Path) -> None
     python = tmp_path / "python"
     python.symlink_to(Path(sys.executable).resolve())
     (tmp_path / "empty").mkdir()
-    found = [str(Path(graftline.__file__).parents[1]), *(path for path in sys.path if path.endswith("site-packages"))]
+    folders = [str(Path(graftline.__file__).parents[1]), *(path for path in sys.path if path.endswith("site-packages"))]
     done = ran(
         python, "-c", "from graftline.cli.main import main; main(['doctor', '--json'])",
-        folder=tmp_path, PYTHONPATH=os.pathsep.join(found), PATH=str(tmp_path / "empty"),
+        folder=tmp_path, PYTHONPATH=os.pathsep.join(folders), PATH=str(tmp_path / "empty"),
     )  # fmt: skip
 
     assert (done.returncode, json.loads(done.stdout)["ast-grep"]) == (

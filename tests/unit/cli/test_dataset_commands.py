@@ -21,21 +21,21 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def became(made: Any) -> dict[str, str]:
-    return {f"{one['stage']} {one['name']}": one["reason"] for one in made["artifacts"]}
+def became(output: Any) -> dict[str, str]:
+    return {f"{entry['stage']} {entry['name']}": entry["reason"] for entry in output["artifacts"]}
 
 
 def test_the_list_says_of_every_dataset_where_it_lives_and_on_what_terms(shop: Shop) -> None:
-    found = {one.pop("name"): one for one in shop.json("list")["datasets"]}
+    datasets = {entry.pop("name"): entry for entry in shop.json("list")["datasets"]}
 
     local = {"reader": "release_pairs", "version": "1", "licence": "MIT", "access": "open", "size_bytes": None}
     nothing = {"is_mirrored": False, "is_followed": False, "stored": None, "fault": ""}
     hub = "hf://datasets/owner"
-    assert found == {
+    assert datasets == {
         "pairs": {**local, **nothing, "is_used": True, "home": "data/samples/pairs"},
         "twins": {
             **local, **nothing, "is_used": True, "home": "data/samples/twins",
-            "size_bytes": sum(len(json.dumps(one)) + 1 for one in TWINS),
+            "size_bytes": sum(len(json.dumps(entry)) + 1 for entry in TWINS),
         },
         "far": {**local, **nothing, "is_used": False, "home": f"{hub}/far", "version": "a" * 40},
         "gated": {
@@ -49,16 +49,16 @@ def test_the_list_says_of_every_dataset_where_it_lives_and_on_what_terms(shop: S
     }  # fmt: skip
 
 
-def test_the_list_says_what_is_stored_of_a_dataset(made: Shop) -> None:
-    found = {one["name"]: one["stored"] for one in made.json("list")["datasets"]}
+def test_the_list_says_what_is_stored_of_a_dataset(built_shop: Shop) -> None:
+    datasets = {entry["name"]: entry["stored"] for entry in built_shop.json("list")["datasets"]}
 
-    size_bytes = sum(len(json.dumps(one)) + 1 for one in PAIRS)
-    assert found["pairs"].pop("downloaded_at")[:2] == "20"
+    size_bytes = sum(len(json.dumps(entry)) + 1 for entry in PAIRS)
+    assert datasets["pairs"].pop("downloaded_at")[:2] == "20"
     # of five rows, one has a licence that is not allowed, and one cannot be parsed
-    assert found["pairs"] == {
+    assert datasets["pairs"] == {
         **{"version": "1", "rows": 5, "files": 1, "size_bytes": size_bytes, "edits": 3, "labels": 0, "dropped": 2}
     }
-    assert [name for name, stored in found.items() if stored] == ["pairs", "twins"]
+    assert [name for name, stored in datasets.items() if stored] == ["pairs", "twins"]
 
 
 def test_the_list_before_it_is_normalized_counts_rows_only(shop: Shop) -> None:
@@ -70,28 +70,28 @@ def test_the_list_before_it_is_normalized_counts_rows_only(shop: Shop) -> None:
     }
 
 
-@pytest.mark.parametrize("where", ["environment", ".env"])
+@pytest.mark.parametrize("address", ["environment", ".env"])
 def test_the_list_says_whether_there_is_a_token_and_never_which(
-    shop: Shop, where: str, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if where == ".env":
+    if address == ".env":
         (shop.root / ".env").write_text("HF_TOKEN=hf_very_secret\n", "utf-8")
     else:
         monkeypatch.setenv("HF_TOKEN", "hf_very_secret")
     result = shop.run("list", "--json")
 
-    access = {one["name"]: one["access"] for one in json.loads(result.stdout)["datasets"]}
+    access = {entry["name"]: entry["access"] for entry in json.loads(result.stdout)["datasets"]}
     assert (access["gated"], access["far"], "hf_very" in result.output) == ("token set", "open", False)
 
 
 def test_the_list_does_not_hang_on_vault(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:9")
 
-    assert [one["access"] for one in shop.json("list")["datasets"] if one["name"] == "gated"] == ["token unknown"]
+    assert [entry["access"] for entry in shop.json("list")["datasets"] if entry["name"] == "gated"] == ["token unknown"]
 
 
-def test_the_list_is_a_table_for_people(made: Shop) -> None:
-    code, out, err = made.shown("list")
+def test_the_list_is_a_table_for_people(built_shop: Shop) -> None:
+    code, out, err = built_shop.shown("list")
 
     lines = [line.split() for line in out.splitlines()]
     assert (code, err, lines[0], lines[2][:4]) == (0, "", ["Datasets"], ["dataset", "in", "use", "reader"])
@@ -100,10 +100,10 @@ def test_the_list_is_a_table_for_people(made: Shop) -> None:
     ]
 
 
-def test_a_damaged_record_is_said_and_the_other_datasets_are_listed(made: Shop) -> None:
-    record = made.raw / "twins" / "source" / "_meta.json"
+def test_a_damaged_record_is_said_and_the_other_datasets_are_listed(built_shop: Shop) -> None:
+    record = built_shop.raw / "twins" / "source" / "_meta.json"
     record.write_text("{", "utf-8")
-    code, out, err = made.shown("list")
+    code, out, err = built_shop.shown("list")
 
     assert (code, "damaged" in out, err.startswith(f"error: {record}: is not a record"), err.count("\n")) == (
         *(1, True, True, 1),
@@ -113,7 +113,7 @@ def test_a_damaged_record_is_said_and_the_other_datasets_are_listed(made: Shop) 
 def test_what_a_mirror_holds_is_in_use_and_comes_from_there(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.write("far", PAIRS, top="mirror")
     monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(shop.root / "mirror"))
-    listed = {one["name"]: (one["is_used"], one["is_mirrored"]) for one in shop.json("list")["datasets"]}
+    listed = {entry["name"]: (entry["is_used"], entry["is_mirrored"]) for entry in shop.json("list")["datasets"]}
     fetched = shop.json("fetch")
 
     assert listed == {
@@ -122,7 +122,7 @@ def test_what_a_mirror_holds_is_in_use_and_comes_from_there(shop: Shop, monkeypa
     }
     assert list(became(fetched)) == ["raw pairs", "raw twins", "raw far"]
     # nobody says that it is the pinned revision
-    assert [one["version"].partition(".")[0] for one in fetched["artifacts"]] == ["1", "1", f"{'a' * 40}+mirror"]
+    assert [entry["version"].partition(".")[0] for entry in fetched["artifacts"]] == ["1", "1", f"{'a' * 40}+mirror"]
     assert (shop.raw / "far" / "source" / "rows.jsonl").read_bytes() == (
         shop.root / "mirror" / "far" / "rows.jsonl"
     ).read_bytes()
@@ -149,8 +149,10 @@ def test_each_stage_is_made_once_and_found_unchanged_by_a_run(shop: Shop) -> Non
     ran = CliRunner().invoke(main, ["--root", str(shop.root), "run", "--json", "--port", "sandbox=memory"])
     stages = json.loads(ran.stdout)["stages"]
     # a label task file is made although there is no label
-    made = {stage: found["made"] for stage, found in stages.items() if found["unchanged"] or stage == "label_tasks"}
-    assert made == {"raw": 0, "normalized": 0, "division": 0, "splits": 0, "label_tasks": 1}
+    made_counts = {
+        stage: counts["made"] for stage, counts in stages.items() if counts["unchanged"] or stage == "label_tasks"
+    }
+    assert made_counts == {"raw": 0, "normalized": 0, "division": 0, "splits": 0, "label_tasks": 1}
 
 
 def test_only_what_is_named_is_made(shop: Shop) -> None:
@@ -180,14 +182,14 @@ def test_a_dataset_that_fails_stops_no_other(shop: Shop) -> None:
     (shop.root / "data" / "samples" / "pairs" / "rows.jsonl").unlink()
     result = shop.run("fetch", "gated", "pairs", "twins", "--json")
 
-    made = json.loads(result.stdout)
-    assert (result.exit_code, list(became(made)), len(made["faults"])) == (1, ["raw twins"], 2)
-    assert "HF_TOKEN" in made["faults"][0]
-    assert "https://example.invalid/terms" in made["faults"][0]
+    output = json.loads(result.stdout)
+    assert (result.exit_code, list(became(output)), len(output["faults"])) == (1, ["raw twins"], 2)
+    assert "HF_TOKEN" in output["faults"][0]
+    assert "https://example.invalid/terms" in output["faults"][0]
     assert result.stderr.splitlines()[:3] == [
         *("raw gated: failed", "raw pairs: failed", "raw twins: made (not there yet)")
     ]
-    assert result.stderr.splitlines()[3:] == [f"error: {fault}" for fault in made["faults"]]
+    assert result.stderr.splitlines()[3:] == [f"error: {fault}" for fault in output["faults"]]
 
 
 def test_no_jail_is_needed_for_datasets(shop: Shop) -> None:

@@ -64,8 +64,8 @@ def test_an_interrupted_fetch_is_one_line_and_goes_on_where_it_was(shop: Shop, s
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
 
-    said = "interrupted; what is finished stays, and the same command goes on from there\n"
-    assert ended(process) == (130, "", said)
+    message = "interrupted; what is finished stays, and the same command goes on from there\n"
+    assert ended(process) == (130, "", message)
     code, out, err = ended(started(shop, "fetch", "far", "--json"))
     assert (code, err, json.loads(out)["faults"]) == (0, "raw far: made (not there yet)\n", [])
     assert [asked[2] for asked in server.asked("Range") if asked[0] == "GET"] == ["", f"bytes={HALF}-"]
@@ -85,19 +85,19 @@ def test_an_interrupted_normalization_leaves_no_process_and_is_made_whole_by_the
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
 
-    said = "interrupted; what is finished stays, and the same command goes on from there\n"
+    message = "interrupted; what is finished stays, and the same command goes on from there\n"
     code, out, err = ended(process)
-    assert (code, out, err.splitlines(keepends=True)[-1]) == (130, "", said)
+    assert (code, out, err.splitlines(keepends=True)[-1]) == (130, "", message)
     wait_for_the_end_of_all(process.pid)
     assert not (shop.raw / "pairs" / "normalized").exists()
-    made = shop.json("normalize", "pairs")["artifacts"][0]
-    assert made["counts"] == {"labels": 0, "rows": 0, "rows_in": 250, "dropped.too_long": 250}
+    artifact = shop.json("normalize", "pairs")["artifacts"][0]
+    assert artifact["counts"] == {"labels": 0, "rows": 0, "rows_in": 250, "dropped.too_long": 250}
     assert [path.name for path in (shop.raw / "pairs").iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_who_stops_reading_gets_no_message(made: Shop, form: list[str]) -> None:
-    process = started(made, "sample", "-n", "5", *form)
+def test_who_stops_reading_gets_no_message(built_shop: Shop, form: list[str]) -> None:
+    process = started(built_shop, "sample", "-n", "5", *form)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

@@ -17,17 +17,17 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_everything_that_was_made_is_sound(made: Shop) -> None:
-    found = made.json("verify")
+def test_everything_that_was_made_is_sound(built_shop: Shop) -> None:
+    report = built_shop.json("verify")
 
-    sound = [f"{one['stage']} {one['name']}" for one in found["findings"] if one["state"] == "sound"]
+    sound = [f"{finding['stage']} {finding['name']}" for finding in report["findings"] if finding["state"] == "sound"]
     parts = [f"splits {language}/{split}" for language in ("java", "python") for split in ("train", "dev", "test")]
     stored = ["raw pairs", "raw twins", "normalized pairs", "normalized twins", "division all"]
-    assert (sound, found["faults"]) == ([*stored, *parts], [])
+    assert (sound, report["faults"]) == ([*stored, *parts], [])
     # pairs has no pin, twins has one
-    details = [one["detail"] for one in found["findings"][:2]]
+    details = [finding["detail"] for finding in report["findings"][:2]]
     assert details == ["0 of 1 files as pinned", "1 of 1 files as pinned"]
-    assert made.shown("verify")[::2] == (0, "")
+    assert built_shop.shown("verify")[::2] == (0, "")
 
 
 def _altered(shop: Shop) -> None:
@@ -111,13 +111,13 @@ FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
     ("break_it", "names", "faults"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
 )
 def test_what_is_not_as_recorded_or_pinned_is_a_fault(
-    made: Shop, break_it: Callable[[Shop], object], names: list[str], faults: list[str]
+    built_shop: Shop, break_it: Callable[[Shop], object], names: list[str], faults: list[str]
 ) -> None:
-    twins = sha256_file(made.raw / "twins" / "source" / "rows.jsonl")
-    break_it(made)
-    code, out, err = made.shown("verify", *names, "--json")
+    twins = sha256_file(built_shop.raw / "twins" / "source" / "rows.jsonl")
+    break_it(built_shop)
+    code, out, err = built_shop.shown("verify", *names, "--json")
 
-    expected = [fault.format(data=made.root / "data", twins=twins) for fault in faults]
+    expected = [fault.format(data=built_shop.root / "data", twins=twins) for fault in faults]
     assert (code, json.loads(out)["faults"], err.splitlines()) == (
         1,
         expected,
@@ -131,7 +131,7 @@ def test_files_of_a_mirror_are_said_not_to_be_the_pinned_ones(shop: Shop, monkey
     monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(shop.root / "mirror"))
     shop.run("fetch", "far")
 
-    raw = next(one for one in shop.json("verify")["findings"] if one["name"] == "far")
+    raw = next(finding for finding in shop.json("verify")["findings"] if finding["name"] == "far")
     assert (raw["state"], raw["detail"]) == ("sound", "of a mirror, and not the pinned files")
 
 
@@ -145,7 +145,7 @@ def test_the_pin_of_a_file_that_a_mirror_keeps_compressed_is_that_of_what_is_in_
     plain.unlink()
     monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(shop.root / "mirror"))
     shop.run("fetch", "far")
-    before = [one["detail"] for one in shop.json("verify")["findings"] if one["name"] == "far"]
+    before = [finding["detail"] for finding in shop.json("verify")["findings"] if finding["name"] == "far"]
     shop.configure(files=[{**pin, "size_bytes": 1}])
     after = shop.json("verify", "far")["faults"]
 
@@ -156,7 +156,9 @@ def test_the_pin_of_a_file_that_a_mirror_keeps_compressed_is_that_of_what_is_in_
 
 def test_a_dataset_that_is_in_use_and_not_stored_is_no_fault(shop: Shop) -> None:
     shop.run("fetch", "pairs")
-    found = shop.json("verify")
+    report = shop.json("verify")
 
-    assert [f"{one['stage']} {one['name']}" for one in found["findings"] if one["state"] == "sound"] == ["raw pairs"]
-    assert found["faults"] == []
+    assert [
+        f"{finding['stage']} {finding['name']}" for finding in report["findings"] if finding["state"] == "sound"
+    ] == ["raw pairs"]
+    assert report["faults"] == []

@@ -53,20 +53,20 @@ def test_stats_count_what_is_normalized_before_anything_is_divided(shop: Shop) -
     }
 
 
-def test_stats_count_splits_once_there_are_any(made: Shop) -> None:
-    pairs, twins = made.json("stats")["datasets"]
+def test_stats_count_splits_once_there_are_any(built_shop: Shop) -> None:
+    pairs, twins = built_shop.json("stats")["datasets"]
 
-    by_split = {(one["language"], one["split"]): one["edits"] for one in pairs["cells"]}
+    by_split = {(entry["language"], entry["split"]): entry["edits"] for entry in pairs["cells"]}
     assert (sum(by_split.values()), by_split["all", "all"]) == (6, 3)
     assert {split for _, split in by_split} <= {"train", "dev", "test", "all"}
     # what g says, a says already
-    assert (twins["edits"], twins["duplicates"], [one["edits"] for one in twins["cells"]]) == (
+    assert (twins["edits"], twins["duplicates"], [entry["edits"] for entry in twins["cells"]]) == (
         *(2, {"duplicate_code": 1}, [1]),
     )
 
 
-def test_stats_are_tables_for_people(made: Shop) -> None:
-    code, out, err = made.shown("stats")
+def test_stats_are_tables_for_people(built_shop: Shop) -> None:
+    code, out, err = built_shop.shown("stats")
 
     words = [line.split() for line in out.splitlines()]
     assert (code, err) == (0, "")
@@ -76,28 +76,28 @@ def test_stats_are_tables_for_people(made: Shop) -> None:
     assert ["twins", "duplicate_code", "1", "100.0%"] in words
 
 
-def test_stats_of_a_damaged_file_are_one_message(made: Shop) -> None:
-    folder = made.raw / "pairs" / "normalized"
+def test_stats_of_a_damaged_file_are_one_message(built_shop: Shop) -> None:
+    folder = built_shop.raw / "pairs" / "normalized"
     (folder / "python-00000.parquet").write_bytes(b"PAR1")
 
-    assert made.shown("stats") == (
+    assert built_shop.shown("stats") == (
         1,
         "",
         f"error: {folder}: file 'python-00000.parquet' was altered after it was written; materialize its asset again\n",
     )
 
 
-def test_equal_seeds_choose_equal_samples(made: Shop) -> None:
-    first = made.json("sample", "-n", "2", "--seed", "1")
+def test_equal_seeds_choose_equal_samples(built_shop: Shop) -> None:
+    first = built_shop.json("sample", "-n", "2", "--seed", "1")
 
-    assert first == made.json("sample", "-n", "2", "--seed", "1")
-    assert len({json.dumps(made.json("sample", "-n", "2", "--seed", str(seed))) for seed in range(9)}) > 1
-    assert len(made.json("sample", "-n", "99")["edits"]) == 5
+    assert first == built_shop.json("sample", "-n", "2", "--seed", "1")
+    assert len({json.dumps(built_shop.json("sample", "-n", "2", "--seed", str(seed))) for seed in range(9)}) > 1
+    assert len(built_shop.json("sample", "-n", "99")["edits"]) == 5
 
 
-def test_a_sample_is_of_the_dataset_language_and_split_that_are_named(made: Shop) -> None:
+def test_a_sample_is_of_the_dataset_language_and_split_that_are_named(built_shop: Shop) -> None:
     def origins(*options: str) -> set[str]:
-        return {one["pre"].partition("(")[0] for one in made.json("sample", "-n", "99", *options)["edits"]}
+        return {entry["pre"].partition("(")[0] for entry in built_shop.json("sample", "-n", "99", *options)["edits"]}
 
     assert origins("twins") == {"send", "old"}
     assert origins("pairs", "--language", "java") == {"int f"}
@@ -106,10 +106,10 @@ def test_a_sample_is_of_the_dataset_language_and_split_that_are_named(made: Shop
     assert sorted(divided, key=len) == [set(), set(), {"send"}]
 
 
-def test_a_sample_is_a_diff_that_can_be_applied(made: Shop) -> None:
-    code, out, err = made.shown("sample", "pairs", "--language", "java")
+def test_a_sample_is_a_diff_that_can_be_applied(built_shop: Shop) -> None:
+    code, out, err = built_shop.shown("sample", "pairs", "--language", "java")
 
-    edit = made.json("sample", "pairs", "--language", "java")["edits"][0]
+    edit = built_shop.json("sample", "pairs", "--language", "java")["edits"][0]
     assert (code, err) == (0, "")
     assert out == (
         f"{edit['id']}  java  MIT  {edit['origin']}\n{edit['instruction']}\n"
@@ -117,10 +117,10 @@ def test_a_sample_is_a_diff_that_can_be_applied(made: Shop) -> None:
     )
 
 
-def test_a_diff_has_colors_on_a_terminal(made: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diff_has_colors_on_a_terminal(built_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    out = made.run("sample", "pairs", "--language", "java").stdout
+    out = built_shop.run("sample", "pairs", "--language", "java").stdout
 
     assert "\x1b[31m-  return a + b;\x1b[0m\n\x1b[32m+  return a - b;\x1b[0m\n" in out
 
@@ -151,58 +151,61 @@ DROPS = [
 
 
 @pytest.mark.parametrize(("reason", "expected"), DROPS)
-def test_drops_are_shown_with_file_and_line(made: Shop, reason: str, expected: list[tuple[str, str]]) -> None:
-    drops = made.json("sample", "--drops", reason)["drops"]
+def test_drops_are_shown_with_file_and_line(built_shop: Shop, reason: str, expected: list[tuple[str, str]]) -> None:
+    drops = built_shop.json("sample", "--drops", reason)["drops"]
 
-    assert [(one["where"].partition("twins:")[1] or one["where"], one["reason"]) for one in drops] == expected
-    kept = [one["detail"] for one in drops if one["reason"] == "duplicate_code"]
-    assert [detail.partition(":")[0] for detail in kept] == ["pairs"] * len(kept)
+    assert [(entry["where"].partition("twins:")[1] or entry["where"], entry["reason"]) for entry in drops] == expected
+    duplicates = [entry["detail"] for entry in drops if entry["reason"] == "duplicate_code"]
+    assert [detail.partition(":")[0] for detail in duplicates] == ["pairs"] * len(duplicates)
 
 
-def test_drops_are_a_table_for_people_and_none_is_a_sentence(made: Shop) -> None:
-    code, out, err = made.shown("sample", "--drops", "licence")
+def test_drops_are_a_table_for_people_and_none_is_a_sentence(built_shop: Shop) -> None:
+    code, out, err = built_shop.shown("sample", "--drops", "licence")
     assert (code, err) == (0, "")
     assert "data/raw/pairs/source/rows.jsonl:4" in out.split()
-    assert made.shown("sample", "--drops", "too_long") == (0, "There are no such drops.\n", "")
+    assert built_shop.shown("sample", "--drops", "too_long") == (0, "There are no such drops.\n", "")
 
 
-def test_an_unknown_reason_is_answered_with_those_that_there_are(made: Shop) -> None:
-    code, out, err = made.shown("sample", "--drops", "license")
+def test_an_unknown_reason_is_answered_with_those_that_there_are(built_shop: Shop) -> None:
+    code, out, err = built_shop.shown("sample", "--drops", "license")
 
     assert (code, out, err.partition("; known: ")[0]) == (1, "", "error: reason 'license' is unknown")
     assert err.rstrip().partition("; known: ")[2].split(", ")[:2] == ["all", "line_too_long"]
     assert err.rstrip().endswith("duplicate_code, near_duplicate")
 
 
-def test_an_export_copies_once_and_says_what_it_copied(made: Shop) -> None:
-    first, again = (made.json("export-dvc", "--remote", "storage") for _ in range(2))
+def test_an_export_copies_once_and_says_what_it_copied(built_shop: Shop) -> None:
+    first, again = (built_shop.json("export-dvc", "--remote", "storage") for _ in range(2))
 
-    assert [one["folder"] for one in first["artifacts"]][:3] == [
+    assert [entry["folder"] for entry in first["artifacts"]][:3] == [
         *("data/raw/pairs/source", "data/raw/twins/source", "data/raw/pairs/normalized"),
     ]
-    assert (len(again["artifacts"]), {one["copied"] for one in again["artifacts"]}) == (len(first["artifacts"]), {0})
-    assert (made.root / "data" / "division.dvc").is_file()
+    assert (len(again["artifacts"]), {entry["copied"] for entry in again["artifacts"]}) == (
+        len(first["artifacts"]),
+        {0},
+    )
+    assert (built_shop.root / "data" / "division.dvc").is_file()
 
 
-def test_an_export_goes_where_the_configuration_says_and_names_what_it_leaves_out(made: Shop) -> None:
-    (made.root / "configs" / "governance.yaml").write_text("dvc: {remote: storage}\n", "utf-8")
-    (made.raw / "pairs" / "source" / "rows.jsonl").write_text("", "utf-8")
-    code, out, err = made.shown("export-dvc")
+def test_an_export_goes_where_the_configuration_says_and_names_what_it_leaves_out(built_shop: Shop) -> None:
+    (built_shop.root / "configs" / "governance.yaml").write_text("dvc: {remote: storage}\n", "utf-8")
+    (built_shop.raw / "pairs" / "source" / "rows.jsonl").write_text("", "utf-8")
+    code, out, err = built_shop.shown("export-dvc")
 
-    fault = f"error: {made.raw}/pairs/source: file 'rows.jsonl' was altered after it was written"
+    fault = f"error: {built_shop.raw}/pairs/source: file 'rows.jsonl' was altered after it was written"
     assert (code, out.splitlines()[0].strip(), err.splitlines()[-1].partition(";")[0]) == (1, "In storage", fault)
-    assert not Path(f"{made.raw}/pairs/source.dvc").exists()
+    assert not Path(f"{built_shop.raw}/pairs/source.dvc").exists()
 
 
-def test_figures_are_published_offline(made: Shop) -> None:
+def test_figures_are_published_offline(built_shop: Shop) -> None:
     pytest.importorskip("wandb", reason="needs the extra `wandb`")
-    (made.root / "configs" / "governance.yaml").write_text("wandb: {mode: offline}\n", "utf-8")
-    code, out, err = made.shown("publish")
+    (built_shop.root / "configs" / "governance.yaml").write_text("wandb: {mode: offline}\n", "utf-8")
+    code, out, err = built_shop.shown("publish")
 
     first, second = out.splitlines()
     assert (code, err, first.partition(", digest ")[0]) == (0, "", "offline: graftline-datasets")
     command, _, folder = second.rpartition(" ")
-    assert (command, (made.root / folder).is_dir()) == ("send it with: wandb sync", True)
+    assert (command, (built_shop.root / folder).is_dir()) == ("send it with: wandb sync", True)
 
 
 def test_a_mirror_in_the_environment_is_read_by_every_stage(
@@ -216,6 +219,6 @@ def test_a_mirror_in_the_environment_is_read_by_every_stage(
     monkeypatch.setenv("GRAFTLINE_DATASETS", "marv,smellycode")
     shop.make()
 
-    found = {one["name"]: (one["rows_in"], one["labels"]) for one in shop.json("stats")["datasets"]}
+    counts = {entry["name"]: (entry["rows_in"], entry["labels"]) for entry in shop.json("stats")["datasets"]}
     # counted without the readers: pairs of marv, rows of smellycode, and those of it that are not in C++
-    assert (found["marv"][0], found["smellycode"], shop.json("verify")["faults"]) == (443, (478, 375), [])
+    assert (counts["marv"][0], counts["smellycode"], shop.json("verify")["faults"]) == (443, (478, 375), [])

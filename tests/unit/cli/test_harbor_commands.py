@@ -78,8 +78,8 @@ class Place:
         self.root, self.url = root, url
 
     def __call__(self, *arguments: str, **environment: str) -> Result:
-        given = {"GRAFTLINE_HARBOR_URL": self.url, **environment}
-        result = CliRunner().invoke(main, ["--root", str(self.root), "harbor", *arguments], env=given)
+        options = {"GRAFTLINE_HARBOR_URL": self.url, **environment}
+        result = CliRunner().invoke(main, ["--root", str(self.root), "harbor", *arguments], env=options)
         # whatever else is raised would be shown to the user as a traceback
         assert isinstance(result.exception, SystemExit | None), result.exception
         return result
@@ -122,27 +122,32 @@ def test_the_same_content_is_uploaded_once_and_shown(place: Place) -> None:
     shown = place("upload", "halves")
     assert [first["id"], "halves", "1", "ready", first["snapshot_id"]] in words(shown)
     assert "calibrate" not in shown.stdout
-    assert first["id"] in [one["id"] for one in place.json("list", "--status", "ready")["deployments"]]
+    assert first["id"] in [entry["id"] for entry in place.json("list", "--status", "ready")["deployments"]]
 
 
 def test_an_upload_has_another_name_or_no_build_where_that_is_asked_for(place: Place) -> None:
-    made = place.json("upload", "refactoring", "--name", "unbuilt", "--no-build")
-    assert (made["name"], made["status"]) == ("unbuilt", "pending")
-    assert place.json("list", "--status", "pending", "--limit", "1")["deployments"] == [made]
+    deployment = place.json("upload", "refactoring", "--name", "unbuilt", "--no-build")
+    assert (deployment["name"], deployment["status"]) == ("unbuilt", "pending")
+    assert place.json("list", "--status", "pending", "--limit", "1")["deployments"] == [deployment]
     assert place.json("build", "unbuilt")["status"] == "ready"
-    status = place.json("status", made["id"])
-    assert (status["status"], [one["status"] for one in status["builds"]]) == ("ready", ["completed"])
-    assert f"unbuilt, version 1 ({made['id']}): ready" in place("status", "unbuilt").stdout.splitlines()
-    said = place("upload", "refactoring").stdout.splitlines()[-1]
-    assert said == "its floor and ceiling are not known yet: graftline harbor calibrate refactoring"
+    status = place.json("status", deployment["id"])
+    assert (status["status"], [entry["status"] for entry in status["builds"]]) == ("ready", ["completed"])
+    assert f"unbuilt, version 1 ({deployment['id']}): ready" in place("status", "unbuilt").stdout.splitlines()
+    line = place("upload", "refactoring").stdout.splitlines()[-1]
+    assert line == "its floor and ceiling are not known yet: graftline harbor calibrate refactoring"
 
 
 def test_instances_are_made_once_per_seed(place: Place) -> None:
     place.json("upload", "halves", "--name", "counted")
-    made = place.json("instances", "create", "counted", "--seeds", "0,4,1-2")["instances"]
-    assert [(one["seed"], one["status"]) for one in made] == [(0, "ready"), (1, "ready"), (2, "ready"), (4, "ready")]
+    instances = place.json("instances", "create", "counted", "--seeds", "0,4,1-2")["instances"]
+    assert [(entry["seed"], entry["status"]) for entry in instances] == [
+        (0, "ready"),
+        (1, "ready"),
+        (2, "ready"),
+        (4, "ready"),
+    ]
     more = place.json("instances", "create", "counted", "--count", "2", "--start-seed", "4", "--no-wait")["instances"]
-    assert more[0]["id"] == made[-1]["id"]
+    assert more[0]["id"] == instances[-1]["id"]
     listed = place("instances", "list", "counted", "--status", "ready")
     assert listed.stdout.splitlines()[-1] == "5 of 5 are ready"
     assert place.json("instances", "build", "counted") == {"total_instances": 5, "ready_count": 5}
@@ -151,14 +156,16 @@ def test_instances_are_made_once_per_seed(place: Place) -> None:
 
 def test_rollouts_have_names_of_their_own_and_what_broke_is_no_zero(place: Place) -> None:
     first, again = (place.json("run", "halves", "--seeds", "0-3") for _ in range(2))
-    rows = [(one["seed"], one["reward"], one["reward_valid"], one["failure_cause"]) for one in first["rollouts"]]
+    rows = [
+        (entry["seed"], entry["reward"], entry["reward_valid"], entry["failure_cause"]) for entry in first["rollouts"]
+    ]
     assert rows == [(0, 0.0, True, None), (1, 0.1, True, None), (2, 0.2, True, None), (3, None, False, "unclassified")]
     summary = first["summary"]
     assert {key: summary[key] for key in ("n_valid", "n_infra", "n_total", "coverage", "total_cost_usd")} == {
         "n_valid": 3, "n_infra": 1, "n_total": 4, "coverage": 0.75, "total_cost_usd": None,
     }  # fmt: skip
     assert summary["mean_reward"] == pytest.approx(0.1)
-    names = [one["trace_correlation_id"] for run in (first, again) for one in run["rollouts"]]
+    names = [entry["trace_correlation_id"] for run in (first, again) for entry in run["rollouts"]]
     assert len({*names}) == 8
 
 
@@ -181,26 +188,26 @@ def test_rollouts_are_a_table_for_people_and_trials_for_programs(place: Place, t
 
 
 def test_without_seeds_those_of_the_instances_are_run(place: Place) -> None:
-    made = place.json("upload", "halves", "--name", "few")
+    deployment = place.json("upload", "halves", "--name", "few")
     refused = place("run", "few")
     assert (refused.exit_code, "deployment 'few': has no instances; name --seeds" in refused.stderr) == (1, True)
-    place.json("instances", "create", made["id"], "--seeds", "5,7")
-    assert [one["reward"] for one in place.json("run", "few")["rollouts"]] == [0.5, 0.7]
-    assert [one["reward"] for one in place.json("eval", "few")["results"]] == [0.5, 0.7]
+    place.json("instances", "create", deployment["id"], "--seeds", "5,7")
+    assert [entry["reward"] for entry in place.json("run", "few")["rollouts"]] == [0.5, 0.7]
+    assert [entry["reward"] for entry in place.json("eval", "few")["results"]] == [0.5, 0.7]
 
 
 def test_a_policy_reaches_the_rollout(place: Place) -> None:
-    given = ["--model", "m", "--agent", "half_right", "--set", "prompt.system=Be brief.", "--set", "temperature=0"]
-    [one] = place.json("run", "halves", "--seeds", "1", *given)["rollouts"]
-    assert one["reward"] == 0.5
-    view = place.json("export", one["rollout_id"], str(place.root / "trials"))
+    options = ["--model", "m", "--agent", "half_right", "--set", "prompt.system=Be brief.", "--set", "temperature=0"]
+    [entry] = place.json("run", "halves", "--seeds", "1", *options)["rollouts"]
+    assert entry["reward"] == 0.5
+    view = place.json("export", entry["rollout_id"], str(place.root / "trials"))
     [folder] = view["folders"]
     assert json.loads((Path(folder) / "config.json").read_text())["agent"] == {"name": "half_right", "model_name": "m"}
 
 
 def test_an_evaluation_says_what_counts_and_how_sure_it_is(place: Place) -> None:
     done = place.json("eval", "halves", "--seeds", "1-3", "--min-coverage", "0.5")
-    assert (done["status"], [one["reward"] for one in done["results"]]) == ("completed", [0.1, 0.2, None])
+    assert (done["status"], [entry["reward"] for entry in done["results"]]) == ("completed", [0.1, 0.2, None])
     assert done["summary"]["mean_reward"] == pytest.approx(0.15)
     assert done["summary"]["interval"] == pytest.approx([0.1, 0.2])
     shown = place("eval", f"{place.url}/api/harbor/deployments/halves", "--seeds", "1-3")
@@ -223,7 +230,7 @@ def test_an_evaluation_without_a_reward_that_counts_fails(place: Place) -> None:
 @pytest.mark.parametrize("budget", ["--budget-usd=0.25", "--budget-rollouts=1", "--budget-tokens=10"])
 def test_an_evaluation_ends_with_its_budget(place: Place, budget: str) -> None:
     done = place.json("eval", "halves", "--seeds", "0-2", "--at-once", "1", budget)
-    assert (done["status"], [one["status"] for one in done["results"]]) == (
+    assert (done["status"], [entry["status"] for entry in done["results"]]) == (
         "completed_with_errors",
         ["completed", "cancelled", "cancelled"],
     )
@@ -243,9 +250,9 @@ def test_a_task_app_that_is_no_deployment_is_evaluated_with_its_own_key(place: P
 
 def test_calibration_finds_floor_and_ceiling_and_keeps_them(place: Place) -> None:
     done = place.json("calibrate", "refactoring")
-    where = place.root / "data/harbor/calibration/rewrites.json"
-    assert (done["path"], done["floor"], done["ceiling"], done["faults"]) == (str(where), 0.0, 1.0, {})
-    assert json.loads(where.read_text())["tasks"] == {
+    path = place.root / "data/harbor/calibration/rewrites.json"
+    assert (done["path"], done["floor"], done["ceiling"], done["faults"]) == (str(path), 0.0, 1.0, {})
+    assert json.loads(path.read_text())["tasks"] == {
         "mine:0": {"floor": 0.0, "ceiling": 1.0},
         "mine:1": {"floor": 0.0, "ceiling": 1.0},
     }
@@ -265,8 +272,8 @@ def test_tasks_are_exported_and_imported_as_harbor_tasks(place: Place, tmp_path:
     assert all((Path(folder) / "task.toml").is_file() for folder in written)
     result = place("import", str(tmp_path / "tasks"), "--name", "imported", "--no-image", "--agent", "opencode")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "2 tasks, seeds 0 to 1")
-    made = place.json("instances", "create", "imported", "--count", "2")["instances"]
-    assert [one["task_id"] for one in made] == sorted(Path(folder).name for folder in written)
+    instances = place.json("instances", "create", "imported", "--count", "2")["instances"]
+    assert [entry["task_id"] for entry in instances] == sorted(Path(folder).name for folder in written)
 
 
 @pytest.mark.parametrize(
@@ -317,8 +324,8 @@ def test_the_key_is_that_of_the_environment_before_the_file_of_the_service(place
 
 def test_the_schema_is_brought_up_to_date_without_serving_and_twice_is_the_same_as_once(tmp_path: Path) -> None:
     file = tmp_path / "service" / "harbor.sqlite"
-    asked = ["harbor", "migrate", "--folder", str(file.parent), "--json"]
-    answers = [CliRunner().invoke(main, asked) for _ in range(2)]
+    arguments = ["harbor", "migrate", "--folder", str(file.parent), "--json"]
+    answers = [CliRunner().invoke(main, arguments) for _ in range(2)]
     assert [json.loads(answer.output) for answer in answers] == [{"database": f"sqlite:///{file}"}] * 2
     with sqlite3.connect(file) as base:
         assert ("rollouts",) in base.execute("select name from sqlite_master where type = 'table'").fetchall()
@@ -337,12 +344,12 @@ def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Pat
     command = [sys.executable, "-c", program, *serve, "--folder", str(tmp_path / "files")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
+        announcement = json.loads(process.stdout.readline())
         key = (tmp_path / "files" / "api_key").read_text("utf-8")
-        listed = Place(place.root, said["url"])("list", "--json", GRAFTLINE_HARBOR_KEY=key)
+        listed = Place(place.root, announcement["url"])("list", "--json", GRAFTLINE_HARBOR_KEY=key)
         process.send_signal(signal.SIGINT)
         assert process.wait(240) == 0
-    assert (said["executor"], said["api_key_from"]) == ("memory", str(tmp_path / "files" / "api_key"))
+    assert (announcement["executor"], announcement["api_key_from"]) == ("memory", str(tmp_path / "files" / "api_key"))
     assert json.loads(listed.stdout) == {"deployments": []}
 
 

@@ -57,8 +57,8 @@ def test_what_changed_is_said_and_ends_with_1(graftline: Callable[..., Result], 
         stream.write("\n")
     shown = graftline("lineage", "seen")
     assert (shown.exit_code, "altered: file 'tasks.jsonl' was altered" in shown.output) == (1, True)
-    drawn = graftline("lineage", "seen", "--mermaid")
-    assert (drawn.exit_code, drawn.output.startswith("flowchart RL\n")) == (1, True)
+    graph = graftline("lineage", "seen", "--mermaid")
+    assert (graph.exit_code, graph.output.startswith("flowchart RL\n")) == (1, True)
 
 
 def test_rows_are_listed_by_pages(graftline: Callable[..., Result]) -> None:
@@ -74,17 +74,17 @@ def test_rows_are_listed_by_pages(graftline: Callable[..., Result]) -> None:
 
 def test_an_unknown_adapter_is_one_message(graftline: Callable[..., Result]) -> None:
     for command in ("lineage", "licences"):
-        said = graftline(command, "none")
-        assert (said.exit_code, said.output.startswith("error: adapter 'none' is unknown: ")) == (1, True)
-        assert said.output.count("\n") == 1
+        refusal = graftline(command, "none")
+        assert (refusal.exit_code, refusal.output.startswith("error: adapter 'none' is unknown: ")) == (1, True)
+        assert refusal.output.count("\n") == 1
 
 
 def test_the_bill_is_shown_and_told_to_programs(graftline: Callable[..., Result]) -> None:
     shown = graftline("licences", "seen")
     assert shown.exit_code == 0, shown.output
     assert "base model memory: licence unknown; find out on what terms it is" in shown.output
-    told = json.loads(graftline("licences", "seen", "--json").output)
-    assert [one["licence"] for one in told["licences"]] == ["MIT"]
-    assert graftline("licences", "seen", "--notice").output.splitlines() == told["notices"]
+    bill = json.loads(graftline("licences", "seen", "--json").output)
+    assert [row["licence"] for row in bill["licences"]] == ["MIT"]
+    assert graftline("licences", "seen", "--notice").output.splitlines() == bill["notices"]
     document = json.loads(graftline("licences", "seen", "--cyclonedx").output)
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")

@@ -32,8 +32,8 @@ def recipes(root: Path, *arguments: str) -> Result:
 
 
 def test_the_recipes_that_are_configured_are_listed(root: Path) -> None:
-    found = recipes(root, "list", "--json")
-    assert (found.exit_code, json.loads(found.stdout)) == (
+    result = recipes(root, "list", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (
         0,
         {
             "recipes": [
@@ -59,10 +59,13 @@ def test_a_recipe_is_shown_with_all_its_values_and_its_source(root: Path) -> Non
 
 
 def test_a_dry_run_says_what_would_be_done(root: Path) -> None:
-    found = recipes(root, "run", "sl_basic", *SHORT, "--port", "training_client.model=mine", "--dry-run", "--json")
-    said = json.loads(found.stdout)
-    assert said["spec"]["stages"][0]["options"]["max_steps"] == 2
-    assert (said["wiring"]["training_client"]["kind"], said["wiring"]["training_client"]["model"]) == ("local", "mine")
+    result = recipes(root, "run", "sl_basic", *SHORT, "--port", "training_client.model=mine", "--dry-run", "--json")
+    output = json.loads(result.stdout)
+    assert output["spec"]["stages"][0]["options"]["max_steps"] == 2
+    assert (output["wiring"]["training_client"]["kind"], output["wiring"]["training_client"]["model"]) == (
+        "local",
+        "mine",
+    )
     text = recipes(root, "run", "sl_basic", "--manifest", "test", "--dry-run").stdout
     assert ["training_client", "memory", '{"seed":', "0}"] in [line.split() for line in text.splitlines()]
 
@@ -70,16 +73,16 @@ def test_a_dry_run_says_what_would_be_done(root: Path) -> None:
 def test_a_recipe_is_run_with_the_ports_of_a_manifest(root: Path) -> None:
     pytest.importorskip("tinker_cookbook", reason=EXTRA)
     arguments = ["run", "sl_basic", "--manifest", "test", "--port", "dataset_store=files", *SHORT]
-    found = recipes(root, *arguments, "--json")
-    assert found.exit_code == 0, found.output
-    said = json.loads(found.stdout)
-    assert said["run"]["status"] == "done"
-    assert Path(said["adapter"]) == root / "models/adapters/memory" / said["run_id"]
-    steps = [line for line in found.stderr.splitlines() if line.startswith("step ")]
+    result = recipes(root, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    output = json.loads(result.stdout)
+    assert output["run"]["status"] == "done"
+    assert Path(output["adapter"]) == root / "models/adapters/memory" / output["run_id"]
+    steps = [line for line in result.stderr.splitlines() if line.startswith("step ")]
     assert [line.partition(":")[0] for line in steps] == ["step 1 of 2", "step 2 of 2"]
     again = recipes(root, *arguments)
     assert (again.exit_code, ["status", "done"] in [line.split() for line in again.stdout.splitlines()]) == (0, True)
-    assert said["adapter"] in again.stdout
+    assert output["adapter"] in again.stdout
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,6 @@ def test_a_recipe_is_run_with_the_ports_of_a_manifest(root: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_told_without_a_traceback(root: Path, arguments: list[str], message: str) -> None:
-    found = recipes(root, *arguments)
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert message in found.stderr
+    result = recipes(root, *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr

@@ -58,22 +58,24 @@ def test_induce_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
 
 
 def test_induce_says_what_is_general_what_changes_and_what_matches_elsewhere(folder: Path) -> None:
-    said = run(folder, "induce", "before.py", "after.py", "--check", "code").stderr
-    assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in said
-    assert ": general\n  matches 1 place in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in said
+    output = run(folder, "induce", "before.py", "after.py", "--check", "code").stderr
+    assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in output
+    assert (
+        ": general\n  matches 1 place in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in output
+    )
 
 
 def test_induce_says_all_there_is_as_json(folder: Path) -> None:
-    said = json.loads(run(folder, "induce", "before.py", "after.py", "--check", "code", "--json").stdout)
-    assert (said["solved"], said["unsolved"], said["levels"]) == (True, "", ["exact"])
-    assert [(one["path"], one["lines"]) for one in said["matched"]] == [("code/m.py", [1])]
-    assert [one["facts"]["general"] for one in said["rules"]] == [True]
+    output = json.loads(run(folder, "induce", "before.py", "after.py", "--check", "code", "--json").stdout)
+    assert (output["solved"], output["unsolved"], output["levels"]) == (True, "", ["exact"])
+    assert [(entry["path"], entry["lines"]) for entry in output["matched"]] == [("code/m.py", [1])]
+    assert [entry["facts"]["general"] for entry in output["rules"]] == [True]
 
 
 def test_what_induce_writes_passes_its_own_test(folder: Path) -> None:
     assert run(folder, "induce", "before.py", "after.py", "--out", "found.yml").exit_code == 0
     result = run(folder, "test", "found.yml", "--json")
-    assert (result.exit_code, {one["passed"] for one in json.loads(result.stdout)["outcomes"]}) == (0, {True})
+    assert (result.exit_code, {entry["passed"] for entry in json.loads(result.stdout)["outcomes"]}) == (0, {True})
 
 
 def test_induce_takes_the_language_of_both_files_from_their_names(folder: Path) -> None:
@@ -92,8 +94,8 @@ def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
     put(folder, {"b/one.py": "f(a.x)\n", "b/two.py": "f(b.y)\n", "a/one.py": "g(a.x)\n", "a/two.py": "g(b.y)\n"})
     put(folder, {"b/same.py": "k()\n", "a/same.py": "k()\n", "kept.py": "h(1)\n"})
     result = run(folder, "induce", "b", "a", "--keep", "kept.py", "--json")
-    said = json.loads(result.stdout)
-    assert (result.exit_code, said["solved"], said["levels"]) == (0, True, ["exact", "exact"])
+    output = json.loads(result.stdout)
+    assert (result.exit_code, output["solved"], output["levels"]) == (0, True, ["exact", "exact"])
 
 
 def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> None:
@@ -105,7 +107,7 @@ def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("before.py",), 2, "give a file before and the same file after, or --pair"),
         ((), 2, "give a file before and the same file after, or --pair"),
@@ -127,13 +129,13 @@ def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) ->
     ],
 )
 def test_induce_answers_bad_input_in_one_sentence(
-    folder: Path, arguments: tuple[str, ...], code: int, said: str
+    folder: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     put(folder, {"a.js": "f()\n", "b.js": "g()\n"})
     (folder / "latin.py").write_bytes(b"\xff")
     (folder / "zero.py").write_bytes(b"x\0")
     result = run(folder, "induce", *arguments)
-    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
 
 
 def test_apply_shows_the_difference_and_changes_nothing(folder: Path) -> None:
@@ -154,7 +156,7 @@ def test_apply_writes_at_once_and_keeps_the_mode_the_line_ends_and_the_mark(fold
     assert run(folder, "apply", "rules.yml", "code/m.py", "code", "--write").exit_code == 0
     assert path.read_bytes() == b"\xef\xbb\xbfx.fetch(1, timeout=2)\r\ny = 1"
     assert stat.S_IMODE(path.stat().st_mode) == 0o754
-    assert sorted(one.name for one in path.parent.iterdir()) == ["m.py", "node_modules"]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["m.py", "node_modules"]
 
 
 def test_apply_does_not_follow_links(folder: Path) -> None:
@@ -218,7 +220,7 @@ def test_test_exports_a_project_that_ast_grep_tests(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", [("apply", "{}", "code"), ("explain", "{}"), ("test", "{}")])
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "error: x.yml: cannot be read (No such file or directory); expected a rule file\n"),
         (b"\xff", "error: x.yml: is not UTF-8 at byte 0; save it as UTF-8\n"),
@@ -226,12 +228,12 @@ def test_test_exports_a_project_that_ast_grep_tests(folder: Path) -> None:
     ],
 )
 def test_a_rule_file_that_is_none_is_refused(
-    folder: Path, command: tuple[str, ...], content: bytes | None, said: str
+    folder: Path, command: tuple[str, ...], content: bytes | None, message: str
 ) -> None:
     if content is not None:
         (folder / "x.yml").write_bytes(content)
     result = run(folder, *(part.format("x.yml") for part in command))
-    assert (result.exit_code, result.stderr) == (1, said)
+    assert (result.exit_code, result.stderr) == (1, message)
 
 
 def test_mine_writes_rules_that_ast_grep_takes_with_their_support(folder: Path) -> None:
@@ -240,20 +242,20 @@ def test_mine_writes_rules_that_ast_grep_takes_with_their_support(folder: Path) 
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "1 rule from 2 small changes in 3 commits")
     command = [str(executable()), "scan", "--rule", "mined.yml", "--json", "before.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    assert [one["replacement"] for one in json.loads(done.stdout)] == ["client.fetch(url, timeout=3)"]
+    assert [entry["replacement"] for entry in json.loads(done.stdout)] == ["client.fetch(url, timeout=3)"]
     assert run(folder, "test", "mined.yml").exit_code == 0
 
 
 def test_mine_takes_a_range_in_the_current_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository_with_a_repeated_edit(folder))
-    said = json.loads(run(folder, "mine", "HEAD~1..HEAD", "--workers", "0", "--json").stdout)
-    assert {key: said[key] for key in ("commits", "files", "changes", "rules")} == {
+    output = json.loads(run(folder, "mine", "HEAD~1..HEAD", "--workers", "0", "--json").stdout)
+    assert {key: output[key] for key in ("commits", "files", "changes", "rules")} == {
         "commits": 1, "files": 1, "changes": 1, "rules": [],
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("code",), "error: code: is in no git repository that can be read; name the folder of one\n"),
         (("gone",), "error: gone: no such folder; expected one in a git repository, or a range such as v1..v2\n"),
@@ -263,16 +265,16 @@ def test_mine_takes_a_range_in_the_current_repository(folder: Path, monkeypatch:
         ),
     ],
 )
-def test_mine_answers_bad_input_in_one_sentence(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_mine_answers_bad_input_in_one_sentence(folder: Path, arguments: tuple[str, ...], message: str) -> None:
     repository_with_a_repeated_edit(folder)
     result = run(folder, "mine", *arguments)
-    assert (result.exit_code, result.stderr) == (1, said)
+    assert (result.exit_code, result.stderr) == (1, message)
 
 
 def repository_with_a_repeated_edit(folder: Path) -> Path:
     repository = folder / "repo"
     environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    environment |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment |= {f"GIT_{who}_{field}": "a@b" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     names = ("one", "two")
     states = [{f"{name}.py": f"client.{{}}({name}, timeout=1)\n" for name in names}]
     subprocess.run(["git", "init", "-q", str(repository)], check=True, env=environment)

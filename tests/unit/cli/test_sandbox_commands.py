@@ -55,9 +55,9 @@ def test_apply_writes_where_it_is_told_to(root: Path) -> None:
 
 
 def test_apply_says_all_there_is_as_json(root: Path) -> None:
-    said = json.loads(run(root, "apply", "code/m.py", *ACTION, "--json").stdout)
-    assert (said["verdict"], said["changed_files"], said["exit_code"]) == ("ok", ["code/m.py"], 0)
-    assert (said["isolation"]["level"], said["tools"]) == ("compute", {"ast-grep": "0.51.1"})
+    output = json.loads(run(root, "apply", "code/m.py", *ACTION, "--json").stdout)
+    assert (output["verdict"], output["changed_files"], output["exit_code"]) == ("ok", ["code/m.py"], 0)
+    assert (output["isolation"]["level"], output["tools"]) == ("compute", {"ast-grep": "0.51.1"})
 
 
 def test_apply_takes_the_file_of_a_rule(root: Path) -> None:
@@ -94,9 +94,9 @@ def test_test_ends_with_1_where_they_do_not(root: Path) -> None:
 
 
 def test_test_says_all_there_is_as_json(root: Path) -> None:
-    said = json.loads(run(root, "test", "spec.yaml", "code", "--json").stdout)
-    assert (said["passed"], [test["outcome"] for test in said["tests"]]) == (True, ["passed"])
-    assert set(said["tools"]) == {"python", "pytest"}
+    output = json.loads(run(root, "test", "spec.yaml", "code", "--json").stdout)
+    assert (output["passed"], [test["outcome"] for test in output["tests"]]) == (True, ["passed"])
+    assert set(output["tools"]) == {"python", "pytest"}
 
 
 def test_a_level_that_cannot_be_had_is_refused_and_named(root: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_level_that_cannot_be_had_is_refused_and_named(root: Path) -> None:
 
 def test_a_jail_that_isolates_nothing_says_so_in_its_results(root: Path) -> None:
     configured(root, "tests: {kind: subprocess, required_level: none}\n")
-    said = json.loads(run(root, "test", "spec.yaml", "code", "--json").stdout)
-    assert (said["passed"], said["isolation"]["level"], said["isolation"]["implementation"]) == (
+    output = json.loads(run(root, "test", "spec.yaml", "code", "--json").stdout)
+    assert (output["passed"], output["isolation"]["level"], output["isolation"]["implementation"]) == (
         True,
         "none",
         "subprocess",
@@ -121,14 +121,14 @@ def test_a_jail_that_isolates_nothing_says_so_in_its_results(root: Path) -> None
 
 def test_probe_names_every_implementation_and_what_is_required(root: Path) -> None:
     result = run(root, "probe", "--json")
-    said = json.loads(result.stdout)
-    names = {finding["implementation"] for finding in said["found"] if finding["tier"] == "tests"}
+    output = json.loads(result.stdout)
+    names = {finding["implementation"] for finding in output["found"] if finding["tier"] == "tests"}
     assert names - {"confined"} | {"namespaces"} == {*JAILS}
-    assert [(tier["name"], tier["required"]) for tier in said["required"]] == [
+    assert [(tier["name"], tier["required"]) for tier in output["required"]] == [
         ("actions", "compute"),
         ("tests", "namespaces"),
     ]
-    assert result.exit_code == (0 if all(tier["is_met"] for tier in said["required"]) else 1)
+    assert result.exit_code == (0 if all(tier["is_met"] for tier in output["required"]) else 1)
 
 
 def test_probe_ends_with_1_where_more_is_required_than_there_is(root: Path) -> None:

@@ -225,9 +225,9 @@ def test_a_fault_of_several_keys_together_is_one_of_the_whole_file(path: Path) -
     ],
 )
 def test_what_is_not_one_plain_yaml_document_is_refused_at_its_place(path: Path, text: str, fault: str) -> None:
-    found = refusal(path, text)
+    message = refusal(path, text)
 
-    assert (found[: len(fault)], "\n" in found) == (fault, False)
+    assert (message[: len(fault)], "\n" in message) == (fault, False)
 
 
 def test_a_file_that_is_nested_without_end_is_refused(path: Path) -> None:
@@ -244,11 +244,11 @@ def test_a_file_that_is_nested_without_end_is_refused(path: Path) -> None:
     ],
 )
 def test_a_value_json_cannot_say_is_to_be_quoted(path: Path, text: str, reason: str) -> None:
-    found = refusal(path, text)
+    message = refusal(path, text)
 
     # newer interpreters add the value to the reason
-    assert found.startswith(f"a value is neither text, number, list nor mapping ({reason}")
-    assert found.endswith("); quote it")
+    assert message.startswith(f"a value is neither text, number, list nor mapping ({reason}")
+    assert message.endswith("); quote it")
 
 
 def test_a_file_that_is_not_utf8_is_refused_at_its_byte(path: Path) -> None:

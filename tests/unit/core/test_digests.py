@@ -196,11 +196,11 @@ def _version_elsewhere(module: str, source: Path | None = None, seed: str = "0")
 def test_the_imports_that_are_read_off_the_text_are_those_of_its_syntax_tree(checkout: Path) -> None:
     for path in (checkout / "graftline").rglob("*.py"):
         text = path.read_text("utf-8")
-        wanted = set[str]()
+        imports = set[str]()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
-                wanted |= {alias.name for alias in node.names}
+                imports |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                wanted |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        ours = [{name for name in names if hashing._path(name)} for names in (hashing._imports(text), wanted)]
+                imports |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        ours = [{name for name in names if hashing._path(name)} for names in (hashing._imports(text), imports)]
         assert ours[0] == ours[1], path

@@ -46,8 +46,8 @@ def test_an_artifact_that_is_not_there_is_made(folder: Path) -> None:
 def test_an_artifact_holds_its_files_and_its_record_and_leaves_nothing_beside_it(folder: Path) -> None:
     build(folder, REQUEST, Maker())
 
-    found = tree(folder)
-    assert {**found, RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
+    files = tree(folder)
+    assert {**files, RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
     assert names(folder.parent) == ["train"]
 
 
@@ -233,16 +233,16 @@ def test_the_identity_does_not_depend_on_where_the_artifact_lies(tmp_path: Path)
 
 def test_the_old_artifact_stays_readable_while_the_new_one_is_made(folder: Path) -> None:
     old = build(folder, REQUEST, Maker()).record
-    seen = []
+    partials = []
 
     def make(partial: Path) -> Contents:
         write(partial, {"new.txt": b"new"})
-        seen.append(load_verified(folder, "tasks"))
+        partials.append(load_verified(folder, "tasks"))
         return Contents({"rows": 2})
 
     build(folder, replace(REQUEST, code_version="c1"), make)
 
-    assert seen == [old]
+    assert partials == [old]
     assert set(tree(folder)) == {"new.txt", RECORD_NAME}
 
 
@@ -271,16 +271,16 @@ def test_a_making_that_fails_leaves_no_artifact_where_there_was_none(folder: Pat
 
 
 def test_the_record_is_written_after_every_file(folder: Path) -> None:
-    seen = []
+    partials = []
 
     def clock() -> datetime:
         # the time goes into the record, so it is asked for before the record is written
-        seen.extend(set(tree(path)) for path in folder.parent.iterdir())
+        partials.extend(set(tree(path)) for path in folder.parent.iterdir())
         return NOON
 
     build(folder, REQUEST, Maker(), clock)
 
-    assert seen == [set(FILES)]
+    assert partials == [set(FILES)]
 
 
 def test_an_artifact_without_files_is_one(folder: Path) -> None:

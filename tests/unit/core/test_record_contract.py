@@ -326,15 +326,15 @@ def test_writing_makes_the_folders_and_leaves_nothing_else_behind(tmp_path: Path
 def test_a_writing_that_is_cut_off_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     write_atomically(path, "old")
-    sync, seen = os.fsync, []
+    sync, contents = os.fsync, []
 
     def fail(descriptor: int) -> None:
         sync(descriptor)
-        seen.append(path.read_text("utf-8"))
+        contents.append(path.read_text("utf-8"))
         raise OSError("no space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space left"):
         write_atomically(path, "new")
 
-    assert (seen, path.read_text("utf-8")) == (["old"], "old")
+    assert (contents, path.read_text("utf-8")) == (["old"], "old")

@@ -54,11 +54,11 @@ def test_the_root_is_the_folder_the_environment_names(tmp_path: Path) -> None:
 
 
 def test_the_environment_goes_before_the_folder_one_stands_in(tmp_path: Path) -> None:
-    here, named = tmp_path / "here", tmp_path / "named"
-    (here / "configs" / "manifests").mkdir(parents=True)
+    folder, named = tmp_path / "folder", tmp_path / "named"
+    (folder / "configs" / "manifests").mkdir(parents=True)
     named.mkdir()
 
-    assert find_root({"GRAFTLINE_ROOT": str(named)}, start=here) == named
+    assert find_root({"GRAFTLINE_ROOT": str(named)}, start=folder) == named
 
 
 @pytest.mark.parametrize("below", [".", "data", "configs/manifests", "a/b/c"])

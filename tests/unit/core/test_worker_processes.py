@@ -52,17 +52,17 @@ def test_a_pool_serves_several_times() -> None:
 @pytest.mark.parametrize(("count", "ahead", "read"), [(0, 4, 1), (1, 0, 2), (1, 4, 6), (2, 1, 5)])
 def test_items_are_read_only_a_little_ahead(count: int, ahead: int, read: int) -> None:
     # every worker has one item to work on and some that wait; the one too many is what the result is asked for
-    taken = []
+    consumed = []
 
     def items() -> Iterator[int]:
         for number in range(1000):
-            taken.append(number)
+            consumed.append(number)
             yield number
 
     with Workers[int, float](count, SQUARE_ROOT, ahead) as workers:
         results = workers.map(items())
-        assert (next(results), len(taken)) == (0.0, read)
-        assert (next(results), len(taken)) == (1.0, read + 1)
+        assert (next(results), len(consumed)) == (0.0, read)
+        assert (next(results), len(consumed)) == (1.0, read + 1)
 
 
 def test_without_workers_everything_is_done_here() -> None:

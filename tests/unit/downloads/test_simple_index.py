@@ -62,8 +62,8 @@ def test_a_page_in_a_folder_is_read_as_an_index(tmp_path: Path) -> None:
         "<a HREF=\"http://other.invalid/d-2.0.zip?x=1#md5=1\">2</a><a>no address</a><img src='x'>",
         "utf-8",
     )
-    where = PipSources((str(tmp_path / "simple"),), ())
-    assert list(list_links("Demo_.Project", where, Web(RetryPolicy()))) == [
+    sources = PipSources((str(tmp_path / "simple"),), ())
+    assert list(list_links("Demo_.Project", sources, Web(RetryPolicy()))) == [
         Link("index.html", page.as_uri(), None),
         Link(
             "demo project-1.0.tar.gz",
@@ -76,8 +76,8 @@ def test_a_page_in_a_folder_is_read_as_an_index(tmp_path: Path) -> None:
 
 def test_a_page_that_is_named_is_read(tmp_path: Path) -> None:
     (tmp_path / "links.html").write_text("<a href='a-1.0.zip'>a</a>", "utf-8")
-    where = PipSources((), ((tmp_path / "links.html").as_uri(), str(tmp_path / "none")))
-    assert list(list_links("a", where, Web(RetryPolicy()))) == [
+    sources = PipSources((), ((tmp_path / "links.html").as_uri(), str(tmp_path / "none")))
+    assert list(list_links("a", sources, Web(RetryPolicy()))) == [
         Link("a-1.0.zip", (tmp_path / "a-1.0.zip").as_uri(), None)
     ]
 

@@ -28,15 +28,15 @@ def secrets(secret: str) -> Secrets:
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    found = logging.getLogger("graftline.test")
-    found.setLevel(logging.INFO)
-    found.propagate = False
-    yield found
-    for handler in [*found.handlers]:
-        found.removeHandler(handler)
+    logger = logging.getLogger("graftline.test")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    yield logger
+    for handler in [*logger.handlers]:
+        logger.removeHandler(handler)
         handler.close()
-    found.propagate = True
-    found.setLevel(logging.NOTSET)
+    logger.propagate = True
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture

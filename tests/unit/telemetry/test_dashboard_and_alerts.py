@@ -20,7 +20,7 @@ PROMTOOL = shutil.which("promtool")
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, set[str]]:
+def labels_by_metric() -> dict[str, set[str]]:
     """The labels of every sample that a process tells of, by its name."""
     metrics = Metrics()
     metrics.count_answer("a", 1.0, 1, 1, 1)
@@ -42,29 +42,29 @@ def deploy() -> Path:
 
 @pytest.fixture(scope="module")
 def dashboard(deploy: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((deploy / "grafana" / "graftline.json").read_text("utf-8"))
-    return found
+    dashboard: dict[str, Any] = json.loads((deploy / "grafana" / "graftline.json").read_text("utf-8"))
+    return dashboard
 
 
 @pytest.fixture(scope="module")
 def alerts(deploy: Path) -> list[dict[str, Any]]:
     path = deploy / "prometheus" / "alerts.yaml"
     (group,) = parse_yaml(path.read_text("utf-8"), str(path))["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
 
 
-def faults(query: str, told: dict[str, set[str]]) -> list[str]:
+def faults(query: str, labels_by_metric: dict[str, set[str]]) -> list[str]:
     """Say which names and labels of a query nobody tells."""
-    asked = re.findall(r"\b(graftline_\w+|process_\w+|up)\b(?:\{([^}]*)\})?", query)
-    found = [name for name, _ in asked if name not in told]
-    labels = SCRAPED.union(*(told[name] for name, _ in asked if name in told))
-    for name, selector in asked:
-        own = told.get(name, set()) | SCRAPED
-        found += [f"{name}: {label}" for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector) if label not in own]
+    mentions = re.findall(r"\b(graftline_\w+|process_\w+|up)\b(?:\{([^}]*)\})?", query)
+    unknown = [name for name, _ in mentions if name not in labels_by_metric]
+    labels = SCRAPED.union(*(labels_by_metric[name] for name, _ in mentions if name in labels_by_metric))
+    for name, selector in mentions:
+        own = labels_by_metric.get(name, set()) | SCRAPED
+        unknown += [f"{name}: {label}" for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector) if label not in own]
     for grouped in re.findall(r"\bby \(([^)]*)\)", query):
-        found += [label for label in re.split(r",\s*", grouped) if label not in labels]
-    return found if asked else [f"asks for nothing: {query}"]
+        unknown += [label for label in re.split(r",\s*", grouped) if label not in labels]
+    return unknown if mentions else [f"asks for nothing: {query}"]
 
 
 def queries(dashboard: dict[str, Any]) -> Iterator[str]:
@@ -76,9 +76,9 @@ def queries(dashboard: dict[str, Any]) -> Iterator[str]:
             yield variable["definition"].replace("label_values(", "")
 
 
-def test_a_query_about_what_nobody_tells_is_found(told: dict[str, set[str]]) -> None:
+def test_a_query_about_what_nobody_tells_is_found(labels_by_metric: dict[str, set[str]]) -> None:
     assert faults(
-        'sum by (actor, who) (rate(graftline_nothing_total{x="1"}[5m]) + graftline_actor_up{y="1"})', told
+        'sum by (actor, who) (rate(graftline_nothing_total{x="1"}[5m]) + graftline_actor_up{y="1"})', labels_by_metric
     ) == [
         "graftline_nothing_total",
         "graftline_nothing_total: x",
@@ -88,9 +88,11 @@ def test_a_query_about_what_nobody_tells_is_found(told: dict[str, set[str]]) -> 
 
 
 def test_every_query_of_the_dashboard_asks_for_what_is_told(
-    dashboard: dict[str, Any], told: dict[str, set[str]]
+    dashboard: dict[str, Any], labels_by_metric: dict[str, set[str]]
 ) -> None:
-    assert {query: faults(query, told) for query in queries(dashboard) if faults(query, told)} == {}
+    assert {
+        query: faults(query, labels_by_metric) for query in queries(dashboard) if faults(query, labels_by_metric)
+    } == {}
 
 
 def test_every_figure_is_on_the_dashboard(dashboard: dict[str, Any]) -> None:
@@ -113,9 +115,9 @@ def test_the_dashboard_can_be_imported_anywhere(dashboard: dict[str, Any]) -> No
     ]
     assert len({panel["id"] for panel in panels}) == len(panels)
     sources = {
-        json.dumps(one["datasource"])
+        json.dumps(part["datasource"])
         for panel in panels
-        for one in (panel, *panel.get("targets", ()))
+        for part in (panel, *panel.get("targets", ()))
         if panel["type"] != "row"
     }
     assert sources == {'{"type": "prometheus", "uid": "${datasource}"}'}
@@ -136,8 +138,12 @@ def test_no_panel_lies_on_another_one(dashboard: dict[str, Any]) -> None:
     assert overlaps == []
 
 
-def test_every_alert_asks_for_what_is_told(alerts: list[dict[str, Any]], told: dict[str, set[str]]) -> None:
-    assert {alert["alert"]: faults(alert["expr"], told) for alert in alerts if faults(alert["expr"], told)} == {}
+def test_every_alert_asks_for_what_is_told(alerts: list[dict[str, Any]], labels_by_metric: dict[str, set[str]]) -> None:
+    assert {
+        alert["alert"]: faults(alert["expr"], labels_by_metric)
+        for alert in alerts
+        if faults(alert["expr"], labels_by_metric)
+    } == {}
 
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do(alerts: list[dict[str, Any]]) -> None:

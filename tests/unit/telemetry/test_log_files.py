@@ -146,15 +146,15 @@ def test_every_day_has_a_file_and_old_ones_go(files: JsonLogFiles, folder: Path)
         (folder / name).write_text("")
     files.handle(at(NOON))
     own = f"actor-1-{os.getpid()}.jsonl"
-    kept = {"2026-01-01.txt", "notes.jsonl"}
-    assert {path.name for path in folder.iterdir()} - kept == {
+    other_files = {"2026-01-01.txt", "notes.jsonl"}
+    assert {path.name for path in folder.iterdir()} - other_files == {
         "2026-11-20.gone-7.jsonl",
         "2026-11-21.actor-2-1.jsonl",
         f"2026-11-22.{own}",
     }
     files.handle(at(NOON + DAY_S))
     files.handle(at(NOON + DAY_S + 1))
-    assert {path.name for path in folder.iterdir()} - kept == {
+    assert {path.name for path in folder.iterdir()} - other_files == {
         "2026-11-21.actor-2-1.jsonl",
         f"2026-11-22.{own}",
         f"2026-11-23.{own}",
@@ -173,8 +173,8 @@ def test_a_line_that_a_killed_process_cut_ends_before_the_next_one(files: JsonLo
 
 def test_a_forked_child_writes_to_a_file_of_its_own(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", FORKING, str(folder)], check=True, timeout=240)
-    told = [[json.loads(line)["message"] for line in path.read_text().splitlines()] for path in folder.iterdir()]
-    assert sorted(told) == [["child"], ["parent", "parent again"]]
+    messages = [[json.loads(line)["message"] for line in path.read_text().splitlines()] for path in folder.iterdir()]
+    assert sorted(messages) == [["child"], ["parent", "parent again"]]
 
 
 def test_what_cannot_be_logged_is_counted_and_stops_no_work(

@@ -81,7 +81,7 @@ def test_a_record_arrives_with_all_that_it_says(
     (record,) = otlp.records()
     assert (record["severityText"], record["severityNumber"]) == ("ERROR", "SEVERITY_NUMBER_ERROR")
     assert record["body"] == {"stringValue": "by [secret]"}
-    attributes = {one["key"]: one["value"] for one in record["attributes"]}
+    attributes = {attribute["key"]: attribute["value"] for attribute in record["attributes"]}
     assert attributes.pop("exception.stacktrace")["stringValue"].endswith("ValueError: with [secret]")
     assert attributes == {
         "actor": {"stringValue": "a-1"},

@@ -14,20 +14,20 @@ from graftline.core.metrics import Metrics, serve_metrics
 
 def figures(text: str) -> dict[str, float]:
     """Return the samples that are ours, without times of creation and the buckets of histograms."""
-    found = {}
+    samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name.startswith("graftline_") and not sample.name.endswith(("_created", "_bucket")):
                 labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
-                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
+                samples[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return samples
 
 
-def told(metrics: Metrics) -> dict[str, float]:
+def nonzero(metrics: Metrics) -> dict[str, float]:
     return {name: value for name, value in figures(metrics.text()[0].decode()).items() if value}
 
 
-def asked(url: str) -> tuple[int, str, str]:
+def fetch(url: str) -> tuple[int, str, str]:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
@@ -41,7 +41,7 @@ def test_an_answer_counts_for_its_actor() -> None:
     metrics.count_answer("a", 0.5, tries=1, prompt_tokens=100, completion_tokens=20, cached_tokens=60, cost_usd=0.25)
     metrics.count_answer("a", 1.5, tries=3, prompt_tokens=50, completion_tokens=10)
     metrics.count_unanswered()
-    assert told(metrics) == {
+    assert nonzero(metrics) == {
         "graftline_actor_latency_seconds_count{actor=a}": 2,
         "graftline_actor_latency_seconds_sum{actor=a}": 2,
         "graftline_actor_retries_total": 2,
@@ -60,7 +60,7 @@ def test_what_a_pool_counts_is_told_as_totals_and_never_goes_back() -> None:
     metrics.set_actor_state("a", True, 1, 64, {"stalled": 1}, ejections=0)  # by a pool that was opened anew
     metrics.set_waiting(9)
     metrics.set_waiting(5)
-    assert told(metrics) == {
+    assert nonzero(metrics) == {
         "graftline_actor_up{actor=a}": 1,
         "graftline_actor_in_flight{actor=a}": 1,
         "graftline_actor_slots{actor=a}": 64,
@@ -75,7 +75,7 @@ def test_every_verdict_but_ok_is_a_failure_of_the_sandbox() -> None:
     metrics = Metrics()
     for verdict in ("ok", "no_match", "no_match", "crash"):
         metrics.count_action(verdict, 0.25)
-    assert told(metrics) == {
+    assert nonzero(metrics) == {
         "graftline_sandbox_actions_total": 4,
         "graftline_sandbox_latency_seconds_count": 4,
         "graftline_sandbox_latency_seconds_sum": 1,
@@ -91,7 +91,7 @@ def test_the_verified_ratio_is_that_of_each_teacher() -> None:
     metrics.count_trajectory("induction", False)
     for is_readable in (True, False):
         metrics.count_step("openai/x", is_readable)
-    assert told(metrics) == {
+    assert nonzero(metrics) == {
         "graftline_trajectories_total{teacher=openai/x,verified=true}": 3,
         "graftline_trajectories_total{teacher=openai/x,verified=false}": 2,
         "graftline_trajectories_total{teacher=induction,verified=false}": 1,
@@ -110,7 +110,7 @@ def test_jobs_are_counted_by_their_end() -> None:
     metrics.count_job_end("finished", 2.5)
     metrics.set_draining(True)
     metrics.count_lost("log push", 3)
-    assert told(metrics) == {
+    assert nonzero(metrics) == {
         "graftline_queue_depth{state=waiting}": 6,
         "graftline_queue_depth{state=in_flight}": 2,
         "graftline_jobs_taken_total": 2,
@@ -123,9 +123,9 @@ def test_jobs_are_counted_by_their_end() -> None:
 
 
 def test_two_processes_worth_of_figures_do_not_mix() -> None:
-    one, other = Metrics(), Metrics()
-    one.count_job_start()
-    assert told(other) == {}
+    first, second = Metrics(), Metrics()
+    first.count_job_start()
+    assert nonzero(second) == {}
 
 
 def test_names_are_those_that_prometheus_wants() -> None:
@@ -140,13 +140,13 @@ def test_the_server_tells_the_figures_and_whether_the_process_works() -> None:
     metrics, faults = Metrics(), [""]
     with serve_metrics(metrics, "127.0.0.1", 0, lambda: faults[-1]) as url:
         metrics.count_job_start()
-        status, media_type, text = asked(f"{url}/metrics?x=1")
+        status, media_type, text = fetch(f"{url}/metrics?x=1")
         assert (status, media_type.partition(";")[0]) == (200, "text/plain")
         assert figures(text)["graftline_jobs_taken_total"] == 1
-        assert asked(f"{url}/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+        assert fetch(f"{url}/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
         faults.append("nothing was taken for 10 minutes")
-        assert asked(f"{url}/healthz") == (503, "text/plain; charset=utf-8", "nothing was taken for 10 minutes\n")
-        assert asked(f"{url}/")[0] == 404
+        assert fetch(f"{url}/healthz") == (503, "text/plain; charset=utf-8", "nothing was taken for 10 minutes\n")
+        assert fetch(f"{url}/")[0] == 404
 
 
 def test_openmetrics_is_told_to_whom_asks_for_it() -> None:

@@ -42,16 +42,16 @@ def test_a_process_is_seen_in_every_way_at_once(
         with urllib.request.urlopen(url, timeout=10) as answer:
             assert b'graftline_actor_prompt_tokens_total{actor="a"} 10.0' in answer.read()
     (path,) = (tmp_path / "logs").iterdir()
-    told = [f"actor-1 begins; its figures are on {url}", "one step"]
-    assert [json.loads(line)["message"] for line in path.read_text().splitlines()] == told
-    assert [record["body"]["stringValue"] for record in otlp.records()] == told
+    messages = [f"actor-1 begins; its figures are on {url}", "one step"]
+    assert [json.loads(line)["message"] for line in path.read_text().splitlines()] == messages
+    assert [record["body"]["stringValue"] for record in otlp.records()] == messages
     assert "graftline_actor_prompt_tokens" in otlp.metrics()
     assert {headers["authorization"] for headers in otlp.headers} == {f"Bearer {secret}"}
     # the server of the tests ends a thread a moment after its answer has come
     deadline = time.monotonic() + 240
-    while (left := {*threading.enumerate()} - threads) and time.monotonic() < deadline:
+    while (running := {*threading.enumerate()} - threads) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert (left, logging.getLogger("graftline").level) == (set(), level)
+    assert (running, logging.getLogger("graftline").level) == (set(), level)
     logger.warning("after the end")
     assert "after the end" not in path.read_text()
 
@@ -96,9 +96,9 @@ def test_figures_that_do_not_arrive_are_counted_and_said_once(
         time.sleep(0.01)
     push.close()
     assert lost == [1, 1, 1]
-    said = [record.message for record in caplog.records if record.name == "graftline.core.otlp"]
-    assert said[0] == "figures do not arrive where they are pushed to; graftline_telemetry_lost_total counts them"
-    assert len(said) <= 2  # and once that they arrive again, where such records are wanted
+    messages = [record.message for record in caplog.records if record.name == "graftline.core.otlp"]
+    assert messages[0] == "figures do not arrive where they are pushed to; graftline_telemetry_lost_total counts them"
+    assert len(messages) <= 2  # and once that they arrive again, where such records are wanted
 
 
 def test_settings_are_read_from_yaml(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_settings_are_read_from_yaml(tmp_path: Path) -> None:
     path.write_text(
         "server: {port: 9470}\nlogs: {keep_days: 3, level: DEBUG}\npush: {logs_url: 'http://loki:3100/otlp/v1/logs'}\n"
     )
-    found = load_yaml(path, TelemetrySettings)
-    assert (found.server, found.logs.keep_days, found.push.logs_url) == (
+    loaded = load_yaml(path, TelemetrySettings)
+    assert (loaded.server, loaded.logs.keep_days, loaded.push.logs_url) == (
         ServerSettings(port=9470),
         3,
         "http://loki:3100/otlp/v1/logs",
@@ -119,10 +119,10 @@ def test_settings_are_read_from_yaml(tmp_path: Path) -> None:
 
 def test_a_port_in_use_stops_it_before_anything_is_opened(tmp_path: Path, secrets: Secrets) -> None:
     with serve_metrics(Metrics(), "127.0.0.1", 0, str) as url:
-        taken = TelemetrySettings(server=ServerSettings(port=int(url.rpartition(":")[2])))
+        conflicting = TelemetrySettings(server=ServerSettings(port=int(url.rpartition(":")[2])))
         with (
             pytest.raises(ConfigError, match="cannot be listened on"),
-            open_telemetry(taken, tmp_path / "logs", "actor-1", secrets, str),
+            open_telemetry(conflicting, tmp_path / "logs", "actor-1", secrets, str),
         ):
             pass
     assert not (tmp_path / "logs").exists()
