@@ -19,7 +19,7 @@ from graftline.core.build import Built
 from graftline.core.markdown import table
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.optimized_prompt import BEST, PAGE, front_rows, optimized_prompt, read_outcome
-from graftline.prompts.comparison import mean
+from graftline.prompts.candidates import mean
 from graftline.prompts.outcome import Outcome
 from resources.artifacts import needs, stages_of
 

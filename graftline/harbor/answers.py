@@ -1,5 +1,8 @@
 """What the SDK reads of the service's answers. Keys it does not know are left alone, so that a newer service can be asked."""
 
+import json
+import os
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -7,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graftline.core.errors import HarborError
 from graftline.harbor.contract import Finite
 
+_MOST_QUOTED = 2000
+"""Characters of a refusal."""
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
 
@@ -113,3 +118,54 @@ def read(model: type[AnswerT], content: Any, title: str) -> AnswerT:
         raise HarborError(
             f"{title}: the answer is not that of a Harbor service ({key}: {fault['msg'].lower()}); check backend_url"
         ) from None
+
+
+def decode_answer(content: bytes, title: str) -> Any:
+    """Return the JSON of an answer, None where it is empty.
+
+    Raises:
+        HarborError: it is not JSON; `title` stands before that.
+    """
+    if not content:
+        return None
+    try:
+        # NaN and its like are no JSON, and no reward
+        return json.loads(content, parse_constant=lambda name: None)
+    except (ValueError, RecursionError):
+        raise HarborError(f"{title}: the answer is not JSON; check backend_url") from None
+
+
+def parse_refusal(content: bytes) -> tuple[str, str, dict[str, Any]]:
+    """Return the code, the sentence and the details of a refusal, whoever wrote it."""
+    try:
+        refusal = json.loads(content)
+    except (ValueError, RecursionError):
+        refusal = content.decode("utf-8", "replace").strip()
+    if isinstance(refusal, dict):
+        refusal = refusal.get("error", refusal.get("detail", refusal))
+    if not isinstance(refusal, dict):
+        text = refusal if isinstance(refusal, str) else json.dumps(refusal)
+        return "", text[:_MOST_QUOTED] or "nothing", {}
+    details, message = refusal.get("details"), refusal.get("message")
+    text = message if isinstance(message, str) else json.dumps(refusal)
+    return str(refusal.get("code", "")), text[:_MOST_QUOTED], details if isinstance(details, dict) else {}
+
+
+def status_line(status: int) -> str:
+    """Return a status with its phrase."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def system_reason(error: BaseException | None) -> str:
+    """Return what the system says of a connection that failed; httpx says that it failed."""
+    reason = str(error) or type(error).__name__
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+        error = error.__cause__ or error.__context__
+    return reason

@@ -4,7 +4,7 @@ Where ours differs from the package's own defaults:
 
 1. A generation is several changes at once, so that all their rollouts are asked for together and no server waits.
 2. A rollout without a reward is `nan` to the package, and none of its comparisons sees one: selection, acceptance and judgment
-   are ours (`comparison`), over the seeds that both prompts have a reward on.
+   are ours (`candidates`), over the seeds that both prompts have a reward on.
 3. The package's run folder is not used: its pickle forgets the random choices. A run with the same journal goes the same way.
 4. A proposal that lost what is filled in is counted, and never judged.
 """
@@ -20,8 +20,18 @@ from typing import Any
 
 from graftline.core.errors import ActorError, ConfigError, HarborError, install_command
 from graftline.core.hashing import digest
-from graftline.prompts.candidates import Candidate, PromptShape, changed_parts, digest_of, names_in
-from graftline.prompts.comparison import best_by_seed, best_of, is_better, mean, rank
+from graftline.prompts.candidates import (
+    Candidate,
+    PromptShape,
+    best_by_seed,
+    best_of,
+    changed_parts,
+    digest_of,
+    is_better,
+    mean,
+    names_in,
+    rank,
+)
 from graftline.prompts.journal import Journal
 from graftline.prompts.proposers import ChangeRequest, Proposal, Proposer, Reflection
 from graftline.prompts.rollouts import BudgetSpentError, FinishedRollout, Rollouts, StoppedError

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor.task_app_client import TaskAppClient
-from graftline.prompts.candidates import PromptShape, digest_of
-from graftline.prompts.comparison import best_by_seed, best_of, rank
+from graftline.prompts.candidates import PromptShape, best_by_seed, best_of, digest_of, rank
 from graftline.prompts.gepa_search import Notify, SearchResult, load, search
 from graftline.prompts.journal import Journal
 from graftline.prompts.outcome import JudgedPrompt, Outcome

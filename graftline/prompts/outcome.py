@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from graftline.prompts.comparison import gain, mean
+from graftline.prompts.candidates import gain, mean
 
 
 class JudgedPrompt(BaseModel):

@@ -29,7 +29,7 @@ from graftline.harbor.environments.policy import Part, ServedModel
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import rewriter, stage_code
-from graftline.prompts.comparison import mean
+from graftline.prompts.candidates import mean
 from graftline.prompts.journal import FileJournal, request_stop, watch_stop_file
 from graftline.prompts.outcome import Outcome
 from graftline.prompts.settings import PromptLearningConfig

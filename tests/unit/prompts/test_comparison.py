@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graftline.prompts.comparison import best_by_seed, best_of, differences, gain, is_better, mean, rank
+from graftline.prompts.candidates import best_by_seed, best_of, differences, gain, is_better, mean, rank
 
 REWARDS = st.floats(min_value=0, max_value=1, allow_nan=False).map(lambda value: round(value, 3))
 SCORES = st.dictionaries(st.integers(0, 12), REWARDS, max_size=12)

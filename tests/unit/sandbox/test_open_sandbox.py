@@ -91,5 +91,5 @@ def test_the_wall_clock_has_a_wide_margin_over_the_cpu() -> None:
 
 def test_every_public_name_is_loaded_on_first_use() -> None:
     assert [name for name in sandbox.__all__ if getattr(sandbox, name, None) is None] == []
-    with pytest.raises(AttributeError, match="module 'graftline.sandbox' has no attribute 'judged'"):
+    with pytest.raises(AttributeError, match=r"module 'graftline.sandbox' has no attribute 'judged'"):
         _ = sandbox.judged
