@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-_PLACES = re.compile(r"(?<![\w./-])/(?=(?:app|logs|srv|sys/fs/cgroup|tests|tmp|work)\b)")
+_PLACES = re.compile(r"(?<![\w./-])/(?=(?:app|logs|srv|sys/fs/cgroup|tests|tmp|usr/local/bin|work)\b)")
 _FOLDERS = ("app", "logs", "sys/fs/cgroup", "tmp", "usr/local/bin", "work")
 
 

@@ -209,7 +209,7 @@ def test_a_container_starts_with_the_folders_that_its_task_names(executor: Execu
     code = "say({'reward_info': {'outcome_reward': 1, 'details': {'words': open('words.txt').read()}}})"
     for name in "ab":
         end = ran(executor, code, snapshot_id=snapshot, agent_files=("common", f"tasks/{name}"))
-        assert end.details == {"words": f"of {name}"}
+        assert (end.details, end.error) == ({"words": f"of {name}"}, "")
 
 
 @on_those_that_run

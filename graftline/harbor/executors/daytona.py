@@ -141,11 +141,8 @@ class DaytonaExecutor(ContainerExecutor):
         except ImportError:
             raise ConfigError(f"executor 'daytona': its SDK is missing; {install_command('daytona')}") from None
         self._sandboxes: dict[str, Sandbox] = {}
-        key = api_key.get_secret_value()
-        self._daytona = self._call(
-            "open the client",
-            lambda: Daytona(DaytonaConfig(api_key=key, api_url=config.api_url, target=config.target)),
-        )
+        account = DaytonaConfig(api_key=api_key.get_secret_value(), api_url=config.api_url, target=config.target)
+        self._daytona = self._call("open the client", lambda: Daytona(account))
         self.reap()
 
     def has(self, snapshot_id: str) -> bool:
@@ -270,14 +267,12 @@ class DaytonaExecutor(ContainerExecutor):
         return sandbox.id, lambda: DaytonaSandbox(sandbox, spec, self._config, network, self._monotonic).fill()
 
     def _remove(self, container_id: str) -> None:
-        sandbox = self._sandboxes.pop(container_id, None)
-        if sandbox is None:
-            return
-        try:
-            self._call("delete a sandbox", lambda: sandbox.delete(timeout=60, wait=True))
-        except HarborError as error:
-            if error.status != _NOT_FOUND:
-                logger.warning("%s; it ends with its lease", error)
+        if sandbox := self._sandboxes.pop(container_id, None):
+            try:
+                self._call("delete a sandbox", partial(sandbox.delete, timeout=_CALL_S, wait=True))
+            except HarborError as error:
+                if error.status != _NOT_FOUND:
+                    logger.warning("%s; it ends with its lease", error)
 
     def _call(self, attempted: str, call: Callable[[], Any]) -> Any:
         return _call(attempted, call, self._config.patience_s)
@@ -396,10 +391,8 @@ class DaytonaSandbox:
             raise HarborError(f"daytona: {command[:_SHOWN]!r} in a sandbox ends with {code}: {output[:_SHOWN]}")
 
     def _exec(self, command: str, env_vars: Mapping[str, str] | None = None) -> tuple[int, str]:
-        response = self._call(
-            "run a command in a sandbox",
-            lambda: self._sandbox.process.exec(command, env=dict(env_vars or {}) or None, timeout=_CALL_S),
-        )
+        execute = partial(self._sandbox.process.exec, command, env=dict(env_vars or {}) or None, timeout=_CALL_S)
+        response = self._call("run a command in a sandbox", execute)
         return response.exit_code, response.result
 
     def _call(self, attempted: str, call: Callable[[], T]) -> T:
