@@ -31,9 +31,9 @@ from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import recipes_of_run, sft_dataset
 from graftline.pipeline.stages.trained_adapter import EVALUATION, STEPS, trained_adapter
 from graftline.training.card import CARD
-from graftline.training.data_sources import TRAIN
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import read_steps
+from graftline.training.settings import TRAIN
 from resources.artifacts import Artifacts, needs, stages_of
 
 GROUP = "training"

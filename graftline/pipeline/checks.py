@@ -23,8 +23,8 @@ from graftline.rollouts.shards import sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory
 from graftline.training.adapter import check_adapter
-from graftline.training.data_sources import HELD_OUT, TRAIN
 from graftline.training.runs import read_steps
+from graftline.training.settings import HELD_OUT, TRAIN
 
 MOST_FAULTS = 20
 

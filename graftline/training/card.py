@@ -143,11 +143,8 @@ def usage(run: TrainingRun, base: Base, name: str) -> str:
         text = f'(tokenizer.bos_token or "") + {text}'
 
     def generate_code(imports: str, model: str) -> str:
-        names = (
-            ", AutoTokenizer" if imports.startswith("from transformers") else "\nfrom transformers import AutoTokenizer"
-        )
         return f"""```python
-{imports}{names}
+{imports}
 
 tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
 model = {model}
@@ -165,10 +162,14 @@ print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_t
         *_origin(base),
         "### transformers\n",
         generate_code(
-            "from transformers import AutoModelForCausalLM", f'AutoModelForCausalLM.from_pretrained("."{revision})'
+            "from transformers import AutoModelForCausalLM, AutoTokenizer",
+            f'AutoModelForCausalLM.from_pretrained("."{revision})',
         ),
         "### PEFT\n",
-        generate_code("from peft import AutoPeftModelForCausalLM", 'AutoPeftModelForCausalLM.from_pretrained(".")'),
+        generate_code(
+            "from peft import AutoPeftModelForCausalLM\nfrom transformers import AutoTokenizer",
+            'AutoPeftModelForCausalLM.from_pretrained(".")',
+        ),
         "### vLLM\n",
         f"""```sh
 vllm serve {base.repo_id}{f" --revision {base.revision}" if base.revision else ""} --enable-lora --max-lora-rank {rank} --lora-modules {name}=.

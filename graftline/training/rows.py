@@ -27,7 +27,7 @@ from graftline.rollouts.teachers.answer import Answer, fits_format, format_answe
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Match, Request, Sandbox
-from graftline.training.data_sources import ComposedSource, Part, Source, SyntheticSource, TrajectorySource, parts_of
+from graftline.training.settings import ComposedSource, Part, Source, SyntheticSource, TrajectorySource, parts_of
 
 Row = dict[str, Any]
 _MAX_SIDE, _HEAD, _TAIL = 100, 60, 30

@@ -27,8 +27,8 @@ from graftline.pipeline.provenance.records import (
     prompt_facts,
     run_facts,
 )
-from graftline.training.data_sources import TRAIN
 from graftline.training.runs import Runs, TrainingRun
+from graftline.training.settings import TRAIN
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
 
 ADAPTERS = ("trained_adapter", "adapter")

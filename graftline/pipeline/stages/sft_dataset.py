@@ -24,10 +24,9 @@ from graftline.rollouts.shards import current_attempts, read_shards, sealed_shar
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
-from graftline.training.data_sources import HELD_OUT, TASKS, TRAIN, Source, TrajectorySource, parts_of
 from graftline.training.recipes.open import load_recipe, recipe_names
 from graftline.training.rows import Material, Row, check_fits, rows_of
-from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.settings import HELD_OUT, TASKS, TRAIN, Source, TinkerTrainingConfig, TrajectorySource, parts_of
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
 
 _TRAIN_SPLIT: Split = "train"

@@ -27,12 +27,11 @@ from graftline.rollouts.teachers.prompt import Prompt
 from graftline.training.adapter import check_adapter, download_adapter
 from graftline.training.answers import Questions, check_known, overview, page, rows, solve
 from graftline.training.card import CARD, base_of, card
-from graftline.training.data_sources import TASKS
 from graftline.training.datums import Tokenizer
 from graftline.training.open import tokenizer_of
 from graftline.training.recipes.open import load_recipe, recipes_named
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
-from graftline.training.settings import TinkerTrainingConfig, deciding
+from graftline.training.settings import TASKS, TinkerTrainingConfig, deciding
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
 

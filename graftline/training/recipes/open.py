@@ -9,7 +9,6 @@ from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import load_models
 from graftline.sandbox.actions import WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox
-from graftline.training.data_sources import HELD_OUT, TRAIN
 from graftline.training.memory import MODEL as MEMORY_MODEL
 from graftline.training.recipes.base import OpenSandbox, Recipe
 from graftline.training.recipes.distill import Distill, DistillConfig
@@ -17,7 +16,7 @@ from graftline.training.recipes.dpo import Dpo, DpoConfig
 from graftline.training.recipes.rl_grpo import RlGrpo, RlGrpoConfig
 from graftline.training.recipes.sl_basic import SlBasic, SlBasicConfig
 from graftline.training.recipes.srl import Srl, SrlConfig
-from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.settings import HELD_OUT, TRAIN, TinkerTrainingConfig
 
 CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {
     "distill": DistillConfig,

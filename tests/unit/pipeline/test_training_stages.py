@@ -22,9 +22,9 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.task_selection import balance
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.adapter import check_adapter
-from graftline.training.data_sources import ComposedSource, MixtureSource, SyntheticSource, TrajectorySource
 from graftline.training.rows import is_answerable, rows_of_tasks
 from graftline.training.runs import Runs
+from graftline.training.settings import ComposedSource, MixtureSource, SyntheticSource, TrajectorySource
 from graftline.training.train import MEMORY_OUTPUT
 from tests.pages import codes, keys_of, section, table
 from tests.recipes import SYNTHETIC, TRAJECTORIES, write_recipe, write_recipes
