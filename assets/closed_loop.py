@@ -30,9 +30,9 @@ from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.closed_loop import (
     REPORT,
     RESULTS,
-    closed_loop_file,
     closed_loop_results,
-    closed_loop_steps,
+    load_closed_loop,
+    plan_closed_loop,
 )
 from resources.artifacts import needs, stages_of
 
@@ -44,7 +44,7 @@ JOBS: Mapping[str, str] = {NAMES[-1]: TRAINING, EVALUATION: EVALUATION_GROUP}
 
 def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
     """Return the asset; nothing where no file says what the loop is."""
-    file = closed_loop_file(paths)
+    file = load_closed_loop(paths)
     if file is None:
         return []
     read = {NAMES[-1]: file.recipes, EVALUATION: tuple(file.evaluations)}
@@ -102,7 +102,7 @@ def main() -> None:
     paths = Paths(find_root())
     manifest = load_manifest(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"))
     with open_lineage(paths, manifest, "closed_loop") as lineage:
-        steps = closed_loop_steps(lineage)
+        steps = plan_closed_loop(lineage)
         for definition, job in ((RECIPES, TRAINING), (EVALUATIONS, EVALUATION_GROUP)):
             add_partitions((definition, [step.name for step in steps if JOBS[step.stage] == job]))
         for step in steps:

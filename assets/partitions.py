@@ -16,9 +16,9 @@ from graftline.astgrep.binding import Language
 from graftline.core.paths import Paths
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.splits import SPLITS, Split
-from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
+from graftline.pipeline.stages.evaluation import deployment_evaluation_names, evaluation_names
 from graftline.pipeline.stages.harbor_deployment import deployment_names
-from graftline.pipeline.stages.model_evaluation import contest_names
+from graftline.pipeline.stages.model_evaluation import model_evaluation_names
 from graftline.pipeline.stages.sft_dataset import recipes_of_run
 
 RECIPES = dg.DynamicPartitionsDefinition(name="recipes")
@@ -41,8 +41,8 @@ def configured_partitions(paths: Paths) -> list[tuple[dg.DynamicPartitionsDefini
     return [
         (RECIPES, recipes_of_run(paths)),
         (DEPLOYMENTS, deployment_names(paths)),
-        (EVALUATED_DEPLOYMENTS, evaluated_names(paths)),
-        (EVALUATIONS, contest_names(paths)),
+        (EVALUATED_DEPLOYMENTS, deployment_evaluation_names(paths)),
+        (EVALUATIONS, model_evaluation_names(paths)),
     ]
 
 

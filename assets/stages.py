@@ -174,7 +174,7 @@ def enough_verified_steps(context: dg.AssetCheckExecutionContext, artifacts: Art
 
     def evaluate() -> dg.AssetCheckResult:
         lineage = artifacts.stages({})
-        steps, required = checks.verified_steps(lineage), lineage.settings.trajectories.least_verified_steps
+        steps, required = checks.count_verified_steps(lineage), lineage.settings.trajectories.least_verified_steps
         lack = (
             f"trajectories: {steps} verified steps, but least_verified_steps of configs/trajectories.yaml is {required}"
         )

@@ -39,7 +39,7 @@ from graftline.llm.client import encode_chat
 from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.pool import ActorPool
 from graftline.pipeline.attempts import Partition, make_here, missing, stored
-from graftline.pipeline.settings import Asking, TrajectorySettings
+from graftline.pipeline.settings import SamplingConfig, TrajectorySettings
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.queue.base import MemoryQueueConfig
 from graftline.rollouts.task import Task
@@ -114,7 +114,7 @@ def _loop(
 ) -> tuple[Pass, list[Generation]]:
     partition = Partition("python", "train", teacher, "benchmark")
     # as many again as there are slots are graded or written while the others are asked
-    asking = Asking(at_once=2 * _slots(fleet))
+    asking = SamplingConfig(at_once=2 * _slots(fleet))
     settings = TrajectorySettings(collecting=RolloutConfig(max_steps=1), asking=asking)
     began = time.perf_counter()
     assignments = missing(tasks, partition, asking, {})

@@ -40,7 +40,7 @@ from graftline.core.record import write_atomically
 from graftline.core.tokens import count_tokens
 from graftline.datasets.splits import SPLITS
 from graftline.harbor.service.database import Database
-from graftline.pipeline.exports import stored_attempts
+from graftline.pipeline.exports import read_stored_attempts
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.evaluation import evaluation
@@ -159,7 +159,7 @@ def attempts_and_rollouts(sizes: Sizes, root: Path) -> dict[str, dict[str, float
             make("teacher_trajectories", lineage, _LANGUAGE, split)
             make("trajectories", lineage, _LANGUAGE, split)
     used_s = processor_s() - before
-    found = [attempt for split in SPLITS for attempt in stored_attempts(paths, split)]
+    found = [attempt for split in SPLITS for attempt in read_stored_attempts(paths, split)]
     stored = size_of(paths.data / "trajectories") / len(found)
     with opened(paths) as lineage:
         harbor_deployment(lineage, _DEPLOYMENT)

@@ -24,7 +24,7 @@ from assets.training import training_assets, training_checks
 from graftline.core.paths import Paths, find_root
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import load_settings
-from graftline.pipeline.stages.model_evaluation import contest_names
+from graftline.pipeline.stages.model_evaluation import model_evaluation_names
 from graftline.pipeline.stages.optimized_prompt import prompt_names
 from orchestration.executors import executor_of
 from orchestration.jobs import (
@@ -90,7 +90,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             report_models(catalog),
             *report_assets(),
             *training_assets(),
-            adapter_report(contest_names(paths)),
+            adapter_report(model_evaluation_names(paths)),
             *prompt_assets(prompts),
             *closed_loop,
             *harbor_assets(),

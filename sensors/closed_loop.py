@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.closed_loop import GROUP, JOBS
-from graftline.pipeline.stages.closed_loop import closed_loop_file
+from graftline.pipeline.stages.closed_loop import load_closed_loop
 from resources.artifacts import Artifacts
 
 NAME = "closed_loop"
@@ -33,7 +33,7 @@ def closed_loop_sensor(jobs: list[Any]) -> dg.SensorDefinition:
     )
     def sensor(context: dg.RunStatusSensorContext, artifacts: Artifacts) -> dg.RunRequest | dg.SkipReason:
         run = context.dagster_run
-        file = closed_loop_file(artifacts.paths)
+        file = load_closed_loop(artifacts.paths)
         made = run.job_name, _partition_of(run.tags)
         planned = [(JOBS[step.stage], step.name) for step in (file.steps if file else [])]
         if made not in planned:

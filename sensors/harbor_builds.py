@@ -24,7 +24,7 @@ from graftline.core.record import ArtifactRecord
 from graftline.core.secrets import open_secrets
 from graftline.pipeline.harbor_port import HarborService, ServiceHarborConfig, open_harbor
 from graftline.pipeline.lineage import part_identity
-from graftline.pipeline.stages.evaluation import evaluated_names
+from graftline.pipeline.stages.evaluation import deployment_evaluation_names
 from graftline.pipeline.stages.harbor_deployment import DEPLOYMENT, SEEDS, TASKS, deployment_file, deployment_names
 from resources.artifacts import Artifacts
 from resources.systems import HarborResource
@@ -88,7 +88,7 @@ def harbor_builds(jobs: Sequence[Any]) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, harbor: HarborResource) -> dg.SensorResult:
         try:
-            names, evaluated = deployment_names(artifacts.paths), evaluated_names(artifacts.paths)
+            names, evaluated = deployment_names(artifacts.paths), deployment_evaluation_names(artifacts.paths)
             seen = _look(artifacts, harbor, names)
         except GraftlineError as error:
             context.log.warning(str(error))

@@ -33,7 +33,7 @@ from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline import load_manifest
-from graftline.pipeline.exports import FORMATS, stored_attempts
+from graftline.pipeline.exports import FORMATS, read_stored_attempts
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.settings import TrajectorySettings
 from graftline.pipeline.stages.optimized_prompt import PromptFile
@@ -216,7 +216,7 @@ def test_the_fields_of_the_json_lines_are_the_documented_ones() -> None:
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "atif"])
 def test_the_fields_of_rows_for_training_are_the_documented_ones(name: str, root: Path) -> None:
-    attempts = list(stored_attempts(Paths(root), "train"))
+    attempts = list(read_stored_attempts(Paths(root), "train"))
     right = next(attempt for attempt in attempts if attempt.is_verified)
     other = PatternAction(pattern="of_no_use($A)", rewrite="$A")
     output = right.steps[0].model_output.model_copy(update={"action": other})

@@ -14,6 +14,7 @@ from graftline.llm.client import FaultKind
 from graftline.llm.fleet import Engine, Fleets
 from graftline.llm.servers.processes import Phase
 from graftline.llm.weights.catalog import ModelCatalog
+from graftline.llm.weights.catalog import State as ModelState
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.settings import TrajectorySettings
 from graftline.rollouts.state import State, StateLimits
@@ -72,7 +73,7 @@ def test_the_tables_of_models_are_the_catalog_and_its_states() -> None:
     rows = table(PAGES["docs/models.md"].read_text("utf-8"))
     catalog = load_yaml(CONFIGS / "models.yaml", ModelCatalog)
     assert {codes(row[0])[0]: row[3] for row in rows} == {name: one.licence for name, one in catalog.models.items()}
-    assert firsts("docs/models.md", "## What is stored", "| state |") == list(get_args(catalog.State))
+    assert firsts("docs/models.md", "## What is stored", "| state |") == list(get_args(ModelState))
 
 
 def test_the_table_of_prompts_is_what_is_shipped() -> None:

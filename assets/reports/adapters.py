@@ -85,7 +85,7 @@ def _stored(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, Artifact
             found[name] = lineage.record(folder)
         except RecordError:
             continue
-        lineage.bring(folder)
+        lineage.pull(folder)
     return found
 
 

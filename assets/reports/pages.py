@@ -166,7 +166,7 @@ def _report(
     other_inputs: Mapping[str, str] | None = None,
 ) -> dg.MaterializeResult[Any]:
     with readable_failure():
-        lineage.bring(lineage.paths.warehouse.parent)
+        lineage.pull(lineage.paths.warehouse.parent)
         # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
         with warehouse.opened() as read:
             rows = {mart: read(f"select * from {mart} order by all") for mart in marts}

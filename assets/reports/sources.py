@@ -81,7 +81,7 @@ def _add_normalized(sources: Sources, lineage: Lineage) -> None:
     drops, labels = [], []
     for name in lineage.catalog.sources:
         folder = lineage.paths.normalized(name)
-        record = lineage.verified(folder, "normalized")
+        record = lineage.read_input(folder, "normalized")
         sources.inputs[f"normalized/{name}"] = record.identity
         for file in sorted(record.files):
             language, found, _ = file.partition("-")
@@ -96,7 +96,7 @@ def _add_normalized(sources: Sources, lineage: Lineage) -> None:
 
 def _add_division(sources: Sources, lineage: Lineage) -> None:
     folder = lineage.paths.division
-    record = lineage.verified(folder, "division")
+    record = lineage.read_input(folder, "division")
     sources.inputs["division"] = record.identity
     files: dict[str, list[Path]] = {
         language: [folder / f"{language}.parquet"]
@@ -120,9 +120,9 @@ def _stored(sources: Sources, lineage: Lineage, where: str, kind: str) -> list[P
     folders = []
     for language, split in lineage.partitions():
         folder = lineage.paths.partition(where, language, split)
-        lineage.bring(folder)
+        lineage.pull(folder)
         if folder.exists():
-            record = lineage.verified(folder, kind)
+            record = lineage.read_input(folder, kind)
             sources.inputs[f"{kind}/{language}/{split}"] = record.identity
             folders.append(folder)
     return folders

@@ -57,10 +57,10 @@ def run(
     until_empty: bool, metrics_port: int | None, upload: bool,
 ) -> None:  # fmt: skip
     """Take attempts off the queue and make them, until it is stopped. SIGTERM lets it finish what is in flight."""
-    from graftline.pipeline.worker import ActorRun, run_actor
+    from graftline.pipeline.worker import WorkerConfig, run_actor
     from graftline.rollouts.queue.worker import WorkerSettings
 
-    settings = ActorRun(
+    settings = WorkerConfig(
         worker=WorkerSettings(concurrency=concurrency, drain_s=drain_s, until_empty=until_empty),
         metrics_port=metrics_port,
         is_uploading=upload,

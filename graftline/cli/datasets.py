@@ -27,7 +27,7 @@ from graftline.cli.options import (
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.datasets.catalog import Catalog
-    from graftline.pipeline.dataset_views.build import Making
+    from graftline.pipeline.dataset_views.build import BuildReport
     from graftline.pipeline.dataset_views.samples import SampledEdit
 
 
@@ -49,13 +49,13 @@ def partition_options(command: CommandT) -> CommandT:
 def list_(paths: "Paths", as_json: bool) -> None:
     """List the datasets of the catalog: where they live, on what terms, and what is stored of each."""
     from graftline.pipeline.dataset_views.listing import entries
-    from graftline.pipeline.dataset_views.tables import shelf_table
+    from graftline.pipeline.dataset_views.tables import listing_table
 
     datasets = entries(paths, os.environ)
     if as_json:
         print_json({"datasets": [asdict(dataset) for dataset in datasets]})
         return
-    print_table(*shelf_table(datasets))
+    print_table(*listing_table(datasets))
     fail_with(dataset.fault for dataset in datasets if dataset.fault)
 
 
@@ -213,13 +213,13 @@ def _load_catalog(paths: "Paths") -> "Catalog":
     return load_settings(paths).catalog
 
 
-def _print_making(making: "Making", paths: "Paths", as_json: bool) -> None:
-    from graftline.pipeline.dataset_views.tables import made_table
+def _print_making(making: "BuildReport", paths: "Paths", as_json: bool) -> None:
+    from graftline.pipeline.dataset_views.tables import build_table
 
     if as_json:
         print_json(making.as_dict(paths))
     elif making.built:
-        print_table(*made_table(making))
+        print_table(*build_table(making))
     for warning in making.warnings():
         click.echo(f"warning: {warning}", err=True)
     fail_with(making.faults)

@@ -55,13 +55,13 @@ def run(paths: "Paths", name: str, manifest: ManifestChoice, as_json: bool) -> N
 @pass_paths
 def list_(paths: "Paths", as_json: bool) -> None:
     """Show the evaluations there are, and what is stored of them."""
-    from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
-    from graftline.pipeline.stages.model_evaluation import contest_file, contest_names
+    from graftline.pipeline.stages.evaluation import deployment_evaluation_names, evaluation_names
+    from graftline.pipeline.stages.model_evaluation import load_model_evaluation, model_evaluation_names
 
     evaluation_names(paths)
-    solvers = {name: [*contest_file(paths, name).contestants] for name in contest_names(paths)}
+    solvers = {name: [*load_model_evaluation(paths, name).contestants] for name in model_evaluation_names(paths)}
     folders = {name: paths.contest(name) for name in solvers}
-    for name in evaluated_names(paths):
+    for name in deployment_evaluation_names(paths):
         solvers[name], folders[name] = ["the deployment"], paths.harbor("evaluations", name)
     stored = {name: _describe_stored(folder) for name, folder in folders.items()}
     if as_json:
@@ -80,9 +80,9 @@ def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestCho
     """Print the report of an evaluation of contestants, as Markdown."""
     from graftline.core.record import write_atomically
     from graftline.evals.report import browser_page, markdown_page
-    from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, contest_file, read_cases
+    from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, load_model_evaluation, read_cases
 
-    file, (folder, attempts) = contest_file(paths, name), _read_stored(paths, name, manifest)
+    file, (folder, attempts) = load_model_evaluation(paths, name), _read_stored(paths, name, manifest)
     page = markdown_page(name, file.description, attempts)
     if output is None:
         click.echo(page)
@@ -143,11 +143,11 @@ def _read_stored(paths: "Paths", name: str, manifest: ManifestChoice) -> "tuple[
         ConfigError: there is no such evaluation, or it is not made yet.
         RecordError: it was altered since it was made.
     """
-    from graftline.pipeline.stages.model_evaluation import contest_file, read_attempts, stored_contest
+    from graftline.pipeline.stages.model_evaluation import find_model_evaluation, load_model_evaluation, read_attempts
 
-    contest_file(paths, name)
+    load_model_evaluation(paths, name)
     with _open_lineage(paths, manifest) as lineage:
-        stored = stored_contest(lineage, name)
+        stored = find_model_evaluation(lineage, name)
     if stored is None:
         raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it")
     return stored[1], read_attempts(stored[1])

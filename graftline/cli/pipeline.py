@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.pipeline.provenance.license_bill import LicenseBill
     from graftline.pipeline.provenance.rows import Standing, TrainingRow
-    from graftline.pipeline.provenance.trace import Ancestry, Parent
+    from graftline.pipeline.provenance.trace import Parent, Provenance
 
 _MOST_SHOWN = 10
 """Lines of a table of counts on a terminal; `--json` has all of them."""
@@ -158,9 +158,9 @@ def lineage(
     """Show everything ADAPTER came from: the name of a recipe, the id of a run, or a folder. Fails if something of it changed."""
     from graftline.pipeline.provenance import trace as provenance_graph
     from graftline.pipeline.provenance.rows import standing, training_rows, with_sources
-    from graftline.pipeline.provenance.trace import ancestry
+    from graftline.pipeline.provenance.trace import trace_provenance
 
-    provenance = ancestry(paths, adapter)
+    provenance = trace_provenance(paths, adapter)
     if drawing:
         draw = provenance_graph.dot if drawing == "dot" else provenance_graph.mermaid
         click.echo(draw(provenance), nl=False)
@@ -189,9 +189,9 @@ def lineage(
 def licences(paths: "Paths", adapter: str, is_notice: bool, is_document: bool, as_json: bool) -> None:
     """Print the licence bill of materials of ADAPTER, named as in `graftline lineage`."""
     from graftline.pipeline.provenance.license_bill import license_bill
-    from graftline.pipeline.provenance.trace import ancestry
+    from graftline.pipeline.provenance.trace import trace_provenance
 
-    bill = license_bill(paths, ancestry(paths, adapter))
+    bill = license_bill(paths, trace_provenance(paths, adapter))
     if is_document:
         from graftline.pipeline.provenance.license_document import cyclonedx
 
@@ -204,7 +204,7 @@ def licences(paths: "Paths", adapter: str, is_notice: bool, is_document: bool, a
         _print_bill(bill)
 
 
-def _print_lineage(provenance: "Ancestry", basis: "Standing") -> None:
+def _print_lineage(provenance: "Provenance", basis: "Standing") -> None:
     from rich.console import Console
     from rich.tree import Tree
 
@@ -228,7 +228,7 @@ def _print_lineage(provenance: "Ancestry", basis: "Standing") -> None:
     click.echo(f"{len(provenance.ancestors)} ancestors, {state}.")
 
 
-def _grow(tree: "Tree", provenance: "Ancestry", key: str, printed: set[str]) -> None:
+def _grow(tree: "Tree", provenance: "Provenance", key: str, printed: set[str]) -> None:
     for parent in provenance.ancestors[key].parents:
         branch = tree.add(_describe_ancestor(provenance, parent.key, parent, parent.key in printed))
         if parent.key not in printed:
@@ -237,7 +237,7 @@ def _grow(tree: "Tree", provenance: "Ancestry", key: str, printed: set[str]) -> 
 
 
 def _describe_ancestor(
-    provenance: "Ancestry", key: str, parent: "Parent | None" = None, is_above: bool = False
+    provenance: "Provenance", key: str, parent: "Parent | None" = None, is_above: bool = False
 ) -> "Text":
     from rich.text import Text
 

@@ -76,9 +76,9 @@ def optimize(
 def show(root: Path | None, prompt: str, backend_url: str, as_json: bool) -> None:
     """Show the prompts that were found for NAME of configs/prompts, or by a JOB of the service."""
     if not _is_job(prompt):
-        from graftline.pipeline.stages.optimized_prompt import kept_outcome
+        from graftline.pipeline.stages.optimized_prompt import load_outcome
 
-        _print_outcome(prompt, kept_outcome(find_paths(root), prompt)[1], as_json)
+        _print_outcome(prompt, load_outcome(find_paths(root), prompt)[1], as_json)
         return
     job = _find_job(root, prompt, backend_url)
     result = job.status()

@@ -84,7 +84,7 @@ def run(
 ) -> None:  # fmt: skip
     """Train by RECIPE, a file below configs/recipes/; what was interrupted goes on from its last checkpoint."""
     from graftline.harbor.address import is_loopback
-    from graftline.pipeline.recipe_models import resolved, store_of
+    from graftline.pipeline.recipe_models import resolve_checkpoints, store_of
     from graftline.training.open import LocalBackendConfig
     from graftline.training.recipes.open import load_recipe
     from graftline.training.sdk import parse_url
@@ -92,7 +92,7 @@ def run(
     is_local = is_loopback(urlsplit(parse_url(base_url)).hostname or "")
     store = store_of(LocalBackendConfig(), paths.root) if is_local else None
     config = load_recipe(paths, recipe, read_changes(changes))
-    config = resolved(config, paths, open_runs(paths.root), has_checkpoints=True, store=store)
+    config = resolve_checkpoints(config, paths, open_runs(paths.root), has_checkpoints=True, store=store)
     _train(paths, config, base_url, run_id, is_downloading, as_json)
 
 

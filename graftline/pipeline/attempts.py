@@ -18,9 +18,9 @@ from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.datasets.splits import Split
-from graftline.pipeline.exports import stored_attempts
+from graftline.pipeline.exports import read_stored_attempts
 from graftline.pipeline.ports import Ports
-from graftline.pipeline.settings import Asking, TrajectorySettings, stage_code
+from graftline.pipeline.settings import SamplingConfig, TrajectorySettings, stage_code
 from graftline.pipeline.worker_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig, QueueConfig
@@ -103,7 +103,7 @@ class Partition:
 def ask(
     tasks: Sequence[Task],
     partition: Partition,
-    known: Mapping[str, Trajectory],
+    known_attempts: Mapping[str, Trajectory],
     settings: TrajectorySettings,
     queue: QueueConfig,
     ports: Ports,
@@ -123,7 +123,7 @@ def ask(
     asking = settings.asking
 
     def all_known() -> dict[str, Trajectory]:
-        return {**known, **stored(paths, partition)}
+        return {**known_attempts, **stored(paths, partition)}
 
     def left() -> list[AttemptJob]:
         return missing(tasks, partition, asking, all_known())
@@ -144,23 +144,23 @@ def stored(paths: Paths, partition: Partition) -> dict[str, Trajectory]:
 
 
 def missing(
-    tasks: Sequence[Task], partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
+    tasks: Sequence[Task], partition: Partition, asking: SamplingConfig, known_attempts: Mapping[str, Trajectory]
 ) -> list[AttemptJob]:
     """Return the next attempt at every task that has no verified one yet, nor all that it is to have."""
-    ways = (_way(task, partition, asking, known) for task in tasks[: asking.most_tasks])
+    ways = (_way(task, partition, asking, known_attempts) for task in tasks[: asking.most_tasks])
     return [following for _, following in ways if following is not None]
 
 
 def made(
-    tasks: Sequence[Task], partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
+    tasks: Sequence[Task], partition: Partition, asking: SamplingConfig, known_attempts: Mapping[str, Trajectory]
 ) -> list[Trajectory]:
     """Return the attempts there are at `tasks`, in their order."""
-    ways = (_way(task, partition, asking, known) for task in tasks[: asking.most_tasks])
+    ways = (_way(task, partition, asking, known_attempts) for task in tasks[: asking.most_tasks])
     return [trajectory for attempts, _ in ways for trajectory in attempts]
 
 
 def _way(
-    task: Task, partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
+    task: Task, partition: Partition, asking: SamplingConfig, known_attempts: Mapping[str, Trajectory]
 ) -> tuple[list[Trajectory], AttemptJob | None]:
     """Return the attempts at `task`, and the one that comes next."""
     following: AttemptJob | None = AttemptJob(
@@ -171,8 +171,8 @@ def _way(
         attempts=asking.attempts,
     )
     attempts = []
-    while following is not None and following.key in known:
-        attempts.append(known[following.key])
+    while following is not None and following.key in known_attempts:
+        attempts.append(known_attempts[following.key])
         following = None if attempts[-1].is_verified else following.next()
     return attempts, following
 
@@ -202,23 +202,23 @@ def make_here(
         store = stack.enter_context(Store(paths, worker_name()))
         states = open_states(paths, stack)
 
-        def counted(spent: Spent) -> None:
+        def check_budget(spent: Spent) -> None:
             if spent.exceeds(asking.budget) and not stop.is_asked:
                 logger.warning("%s/%s: the budget is spent: %s", partition.language, partition.split, spent)
                 stop.ask()
 
-        def ended(_outcome: str) -> None:
+        def count_ended(_outcome: str) -> None:
             nonlocal done
             done += 1
             advance(min(done, len(assignments)), len(assignments))
 
         make = AttemptMaker(
             queue, partition.teacher, sandbox, settings.collecting, states, store, metrics, partition.made_by,
-            stage_code("teacher_trajectories"), counted,
+            stage_code("teacher_trajectories"), check_budget,
         )  # fmt: skip
         queue.put([assignment.job() for assignment in assignments])
         working = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
-        run_worker(queue, make, working, stop, worker_name(), WorkMetrics(metrics, ended))
+        run_worker(queue, make, working, stop, worker_name(), WorkMetrics(metrics, count_ended))
         dead = queue.dead()
     if dead:
         raise ActorError(
@@ -247,13 +247,13 @@ def wait_for_workers(
         waiting = waiting[queue.put(waiting) :] if waiting else []
         if feed is not None and not waiting:
             feed.put(queue)
-        left = is_missing()
-        advance(max(0, len(assignments) - len(left)), len(assignments))
-        if not left and not waiting:
+        remaining = is_missing()
+        advance(max(0, len(assignments) - len(remaining)), len(assignments))
+        if not remaining and not waiting:
             return
         dead = {letter.job.key: letter.reason for letter in queue.dead()}
-        lost = [assignment for assignment in left if assignment.key in dead]
-        if lost and len(lost) == len(left) and not waiting:
+        lost = [assignment for assignment in remaining if assignment.key in dead]
+        if lost and len(lost) == len(remaining) and not waiting:
             raise ActorError(
                 f"{len(lost)} attempts became dead letters, the first because of {dead[lost[0].key]}; mend it,"
                 " `graftline actor revive`, and run again; what was made is kept"
@@ -262,7 +262,7 @@ def wait_for_workers(
             reminded = time.monotonic()
             logger.info(
                 "%d attempts are left; the queue has %s; workers are started by `graftline actor run`",
-                len(left),
+                len(remaining),
                 queue.depth(),
             )
         sleep(_LOOK_S)
@@ -283,16 +283,16 @@ def refresh_examples(paths: Paths, examples: Examples) -> bool:
     if not folders:
         return False
     identity = digest({paths.relative(folder): load_record(folder).identity for folder in folders})
-    return examples.rebuild(identity, _verified_steps(paths))
+    return examples.rebuild(identity, _read_verified_steps(paths))
 
 
-def _verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
-    for attempt in stored_attempts(paths, "train"):
+def _read_verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
+    for attempt in read_stored_attempts(paths, "train"):
         for step in attempt.path if attempt.is_verified else ():
-            said, done = step.model_output, step.sandbox_result
+            output, outcome = step.model_output, step.sandbox_result
             # of a verified step
-            assert said.action is not None
-            assert done is not None
+            assert output.action is not None
+            assert outcome is not None
             yield VerifiedStep(
                 id=f"{attempt.key}:{step.step}",
                 task_id=attempt.task_id,
@@ -302,9 +302,9 @@ def _verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
                     language=attempt.language,
                     instruction=attempt.instruction or "Change the text as it should be.",
                     code=step.prompt.text,
-                    think=said.think,
-                    action=said.action,
-                    state_update=said.state_update,
+                    think=output.think,
+                    action=output.action,
+                    state_update=output.state_update,
                 ),
-                after=done.after or "",
+                after=outcome.after or "",
             )

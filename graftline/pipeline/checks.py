@@ -32,7 +32,7 @@ MOST_FAULTS = 20
 def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
     """Return the lines of the normalized `dataset` that are no edits, and no labels."""
     folder = lineage.paths.normalized(dataset)
-    lineage.verified(folder, "normalized")
+    lineage.read_input(folder, "normalized")
     faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]
     labels = folder / "labels.jsonl"
     return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:MOST_FAULTS]
@@ -41,27 +41,27 @@ def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
 def invalid_splits(lineage: Lineage) -> list[str]:
     """Return the lines of the stored splits that are no edits, and Parquet files with other columns."""
     faults = []
-    for folder in _stored(lineage, "processed", "splits"):
+    for folder in _present_folders(lineage, "processed", "splits"):
         faults += _invalid_lines(folder / "edits.jsonl", Edit) + _other_columns(folder / "edits.parquet", set(EDITS))
     return faults[:MOST_FAULTS]
 
 
 def leaks(lineage: Lineage) -> list[str]:
     """Return the edits, groups, commits and clusters of near-duplicates that stand in more than one split."""
-    seen: dict[int, int] = {}  # by key, not by name: there are millions
+    masks: dict[int, int] = {}  # by key, not by name: there are millions
     leaking: dict[tuple[str, str], int] = {}
-    for folder in _stored(lineage, "processed", "splits"):
+    for folder in _present_folders(lineage, "processed", "splits"):
         split = 1 << SPLITS.index(cast(Split, folder.name))
-        for what, name in _indivisible(folder):
-            known = seen.get(identity := key(what.encode(), name.encode()), 0) | split
-            seen[identity] = known
-            if known.bit_count() > 1:
-                leaking[what, name] = known
-    found = (
-        (what, name, [each for at, each in enumerate(SPLITS) if mask >> at & 1])
-        for (what, name), mask in leaking.items()
+        for kind, name in _indivisible(folder):
+            mask = masks.get(identity := key(kind.encode(), name.encode()), 0) | split
+            masks[identity] = mask
+            if mask.bit_count() > 1:
+                leaking[kind, name] = mask
+    divided = (
+        (kind, name, [split for at, split in enumerate(SPLITS) if mask >> at & 1])
+        for (kind, name), mask in leaking.items()
     )
-    return sorted(f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found)[:MOST_FAULTS]
+    return sorted(f"{kind} {name!r} is in {', '.join(sorted(splits))}" for kind, name, splits in divided)[:MOST_FAULTS]
 
 
 def _indivisible(folder: Path) -> Iterator[tuple[str, str]]:
@@ -76,7 +76,7 @@ def _indivisible(folder: Path) -> Iterator[tuple[str, str]]:
 def invalid_trajectories(lineage: Lineage) -> list[str]:
     """Return the Parquet files of trajectories with other columns than are documented, or impossible rewards."""
     faults = []
-    for folder in _stored(lineage, "trajectories/parquet", "trajectories"):
+    for folder in _present_folders(lineage, "trajectories/parquet", "trajectories"):
         faults += _other_columns(folder / "trajectories.parquet", set(TRAJECTORIES))
         faults += _other_columns(folder / "steps.parquet", set(STEP_COLUMNS))
         for row in read_parquet(folder / "steps.parquet"):
@@ -88,15 +88,15 @@ def invalid_trajectories(lineage: Lineage) -> list[str]:
 def invalid_tasks(lineage: Lineage) -> list[str]:
     """Return the lines of the stored tasks that are no tasks, and tasks that stand in two partitions."""
     faults: list[str] = []
-    seen: dict[str, str] = {}
-    for folder in _stored(lineage, "tasks", "tasks"):
-        where = lineage.paths.relative(folder)
-        if found := _invalid_lines(folder / "tasks.jsonl", Task):
-            faults += found
+    folder_of: dict[str, str] = {}
+    for folder in _present_folders(lineage, "tasks", "tasks"):
+        place = lineage.paths.relative(folder)
+        if invalid := _invalid_lines(folder / "tasks.jsonl", Task):
+            faults += invalid
             continue
         for task in read_lines(folder / "tasks.jsonl", Task):
-            if seen.setdefault(task.id, where) != where:
-                faults.append(f"task {task.id!r} is in {seen[task.id]} and in {where}")
+            if folder_of.setdefault(task.id, place) != place:
+                faults.append(f"task {task.id!r} is in {folder_of[task.id]} and in {place}")
     return faults[:MOST_FAULTS]
 
 
@@ -104,22 +104,22 @@ def invalid_attempts(lineage: Lineage) -> list[str]:
     """Return the lines of the stored attempts of all teachers that are no attempts, or have an impossible reward."""
     faults: list[str] = []
     for language, split in lineage.partitions():
-        for folder in lineage.attempted(language, split):
-            lineage.verified(folder, "teacher_trajectories")
+        for folder in lineage.teacher_folders(language, split):
+            lineage.read_input(folder, "teacher_trajectories")
             faults += [fault for shard in sealed_shards(folder) for fault in _invalid_lines(shard, Trajectory)]
     return faults[:MOST_FAULTS]
 
 
-def verified_steps(lineage: Lineage) -> int:
+def count_verified_steps(lineage: Lineage) -> int:
     """Return the number of verified steps in all stored partitions."""
-    folders = _stored(lineage, "trajectories/parquet", "trajectories")
+    folders = _present_folders(lineage, "trajectories/parquet", "trajectories")
     return sum(load_verified(folder, "trajectories").counts["verified_steps"] for folder in folders)
 
 
-def _stored(lineage: Lineage, where: str, kind: str) -> list[Path]:
-    folders = [lineage.paths.partition(where, language, split) for language, split in lineage.partitions()]
+def _present_folders(lineage: Lineage, below: str, kind: str) -> list[Path]:
+    folders = [lineage.paths.partition(below, language, split) for language, split in lineage.partitions()]
     for folder in folders:
-        lineage.bring(folder)
+        lineage.pull(folder)
     present = [folder for folder in folders if folder.exists()]
     for folder in present:
         load_verified(folder, kind)
@@ -139,15 +139,15 @@ def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:
 
 
 def _other_columns(path: Path, columns: set[str]) -> list[str]:
-    found = set(column_names(path))
-    return [] if found == columns else [f"{path}: columns {sorted(found ^ columns)} are missing or unexpected"]
+    present = set(column_names(path))
+    return [] if present == columns else [f"{path}: columns {sorted(present ^ columns)} are missing or unexpected"]
 
 
 def unfit_rows(lineage: Lineage) -> list[str]:
     """Return the recipes without rows, and those of which a row is trained on and held out."""
     faults: list[str] = []
     for name, folder in _recipe_folders(lineage, lineage.paths.training_set):
-        lineage.verified(folder, "sft_dataset")
+        lineage.read_input(folder, "sft_dataset")
         train, held_out = ({*(folder / file).read_bytes().splitlines()} for file in (TRAIN, HELD_OUT))
         if not train:
             faults.append(f"recipe {name!r} has no row to train on")
@@ -160,7 +160,7 @@ def broken_adapters(lineage: Lineage) -> list[str]:
     """Return the stored adapters that PEFT would not load, and those whose loss is no number."""
     faults: list[str] = []
     for name, folder in _recipe_folders(lineage, lineage.paths.adapter):
-        lineage.verified(folder, "trained_adapter")
+        lineage.read_input(folder, "trained_adapter")
         try:
             check_adapter(folder)
         except DataError as error:
@@ -176,6 +176,6 @@ def broken_adapters(lineage: Lineage) -> list[str]:
 def _recipe_folders(lineage: Lineage, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Path]]:
     """Yield the recipes of the lineage that have an artifact in the folder that `folder_of` returns, and that folder."""
     for name in lineage_recipes(lineage.paths):
-        lineage.bring(folder := folder_of(name))
+        lineage.pull(folder := folder_of(name))
         if folder.exists():
             yield name, folder

@@ -13,7 +13,12 @@ from graftline.evals.evaluation_file import ActorsEntry, Entry, EvaluationFile, 
 from graftline.evals.metrics import LEAST_TASKS, compare
 from graftline.evals.report import format_difference, format_interval, format_share
 from graftline.pipeline.lineage import Lineage
-from graftline.pipeline.stages.model_evaluation import contest_file, contest_names, read_attempts, stored_contest
+from graftline.pipeline.stages.model_evaluation import (
+    find_model_evaluation,
+    load_model_evaluation,
+    model_evaluation_names,
+    read_attempts,
+)
 
 KIND = "deployed"
 _CODE_VERSION = "1"
@@ -43,7 +48,7 @@ def deploy(lineage: Lineage, adapter: str) -> Deployed:
     Raises:
         RecordError: there is no such adapter, or it was altered.
     """
-    record = lineage.verified(lineage.paths.adapter(adapter), "trained_adapter")
+    record = lineage.read_input(lineage.paths.adapter(adapter), "trained_adapter")
     config = {"adapter": adapter, "run_id": str(record.config.get("run_id", ""))}
     request = Request(KIND, KIND, _CODE_VERSION, {_ADAPTER: record.identity}, config)
     return _read(lineage.build(lineage.paths.deployed, request, lambda partial: Contents({})).record)
@@ -57,14 +62,14 @@ def read_deployed(lineage: Lineage) -> Deployed | None:
         BoundaryError: the store of artifacts failed.
     """
     folder = lineage.paths.deployed
-    lineage.bring(folder)
+    lineage.pull(folder)
     if not folder.exists():
         return None
     try:
-        return _read(lineage.verified(folder, KIND))
+        return _read(lineage.read_input(folder, KIND))
     except (RecordError, KeyError):
-        where = lineage.paths.relative(folder)
-        raise RecordError(f"{where}: is no record of an adapter; write it again by `graftline eval deploy`") from None
+        place = lineage.paths.relative(folder)
+        raise RecordError(f"{place}: is no record of an adapter; write it again by `graftline eval deploy`") from None
 
 
 def _read(record: ArtifactRecord) -> Deployed:
@@ -93,48 +98,52 @@ class Standing:
 
 def adapter_not_worse_than_deployed(lineage: Lineage) -> list[Standing]:
     """Return how each candidate stands: it fails where all of the 95 % interval of its difference lies below 0."""
-    names = [name for name in contest_names(lineage.paths) if contest_file(lineage.paths, name).candidate]
+    names = [
+        name for name in model_evaluation_names(lineage.paths) if load_model_evaluation(lineage.paths, name).candidate
+    ]
     return [standing for name in names if (standing := standing_of(lineage, name)) is not None]
 
 
 def standing_of(lineage: Lineage, name: str) -> Standing | None:
     """Return how the candidate of an evaluation stands; None where it is not made yet, or has no candidate."""
-    file, stored = contest_file(lineage.paths, name), stored_contest(lineage, name)
+    file, stored = load_model_evaluation(lineage.paths, name), find_model_evaluation(lineage, name)
     if stored is None or not file.candidate:
         return None
     record, folder = stored
-    deployed, doubt = _deployed(file, record, read_deployed(lineage))
+    deployed, doubt = _find_deployed(file, record, read_deployed(lineage))
     stale = _stale(lineage, file.contestants[file.candidate], record)
     if deployed in ("", file.candidate):
-        said = "; ".join(part for part in (doubt, stale) if part)
+        summary = "; ".join(part for part in (doubt, stale) if part)
         outcome: Outcome = "passed" if deployed and not stale else "warned"
-        return Standing(name, outcome, file.candidate, deployed or "nothing", said)
+        return Standing(name, outcome, file.candidate, deployed or "nothing", summary)
     try:
-        found = compare(read_attempts(folder), file.candidate, deployed)
+        comparison = compare(read_attempts(folder), file.candidate, deployed)
     except ValueError as error:
         return Standing(name, "warned", file.candidate, deployed, f"{error}; evaluate it again")
-    low, high = found.interval or (None, None)
-    said = (
-        f"{format_share(found.of_first)} against {format_share(found.of_second)}: {format_difference(found.difference)},"
-        f" {format_interval(found.interval)} (95 %), at {found.tasks} tasks, which are {found.coverage:.0%} of all"
+    low, high = comparison.interval or (None, None)
+    summary = (
+        f"{format_share(comparison.of_first)} against {format_share(comparison.of_second)}: {format_difference(comparison.difference)},"
+        f" {format_interval(comparison.interval)} (95 %), at {comparison.tasks} tasks, which are {comparison.coverage:.0%} of all"
     )
     doubts = [
         doubt,
         stale,
-        "" if found.coverage >= file.min_coverage else f"{file.min_coverage:.0%} or more were expected",
-        "" if found.tasks >= LEAST_TASKS else f"fewer than {LEAST_TASKS} tasks tell nothing",
+        "" if comparison.coverage >= file.min_coverage else f"{file.min_coverage:.0%} or more were expected",
+        "" if comparison.tasks >= LEAST_TASKS else f"fewer than {LEAST_TASKS} tasks tell nothing",
     ]
-    if high is None or found.tasks < LEAST_TASKS:
+    if high is None or comparison.tasks < LEAST_TASKS:
         outcome = "warned"
     elif high < 0:
         outcome = "failed"
     else:
         outcome = "warned" if any(doubts) else "passed"
-    said = "; ".join([said, *(one for one in doubts if one)])
-    return Standing(name, outcome, file.candidate, deployed, said, found.difference, low, high, found.coverage)
+    summary = "; ".join([summary, *(doubt_ for doubt_ in doubts if doubt_)])
+    return Standing(
+        name, outcome, file.candidate, deployed, summary, comparison.difference, low, high, comparison.coverage
+    )
 
 
-def _deployed(file: EvaluationFile, record: ArtifactRecord, deployed: Deployed | None) -> tuple[str, str]:
+def _find_deployed(file: EvaluationFile, record: ArtifactRecord, deployed: Deployed | None) -> tuple[str, str]:
     """Return the contestant that is deployed, and what there is to say of that; an empty name where there is none."""
     if file.deployed:
         return file.deployed, ""
@@ -165,8 +174,8 @@ def _stale(lineage: Lineage, candidate: Entry, record: ArtifactRecord) -> str:
     evaluated = record.inputs.get(f"trained_adapter.{recipe}")
     if evaluated is None:
         return ""
-    lineage.bring(folder := lineage.paths.adapter(recipe))
-    if not folder.exists() or lineage.verified(folder, "trained_adapter").identity == evaluated:
+    lineage.pull(folder := lineage.paths.adapter(recipe))
+    if not folder.exists() or lineage.read_input(folder, "trained_adapter").identity == evaluated:
         return ""
     return f"the candidate was evaluated before {recipe} was trained anew; evaluate it again"
 

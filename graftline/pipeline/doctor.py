@@ -106,10 +106,10 @@ def _vllm(environment: Mapping[str, str]) -> Finding:
 
 def _tool(name: str, command: list[str], remedy: str, is_needed: bool = False) -> Finding:
     beside = Path(sys.executable).with_name(command[0])
-    found = str(beside) if beside.exists() else shutil.which(command[0])
-    if not found:
+    program = str(beside) if beside.exists() else shutil.which(command[0])
+    if not program:
         return Finding(name, False, "not installed", is_needed, remedy)
-    output = _output([found, *command[1:]])
+    output = _output([program, *command[1:]])
     return Finding(name, output is not None, (output or "does not start").partition("\n")[0], is_needed, remedy)
 
 
@@ -118,8 +118,8 @@ def _docker(environment: Mapping[str, str]) -> Finding:
     if not shutil.which("docker"):
         return Finding("docker", False, "not installed", remedy=remedy)
     server = _output(["docker", "version", "--format", "{{.Server.Version}}"])
-    where = environment.get("DOCKER_HOST", "the local socket")
-    return Finding("docker", server is not None, server or f"no server answers at {where}", remedy=remedy)
+    address = environment.get("DOCKER_HOST", "the local socket")
+    return Finding("docker", server is not None, server or f"no server answers at {address}", remedy=remedy)
 
 
 def _gpu() -> Finding:

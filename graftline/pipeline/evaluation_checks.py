@@ -7,7 +7,13 @@ from typing import Any
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings
 from graftline.pipeline.lineage import Lineage
-from graftline.pipeline.stages.evaluation import CALIBRATION, evaluated_names, number, read_summary, stored_evaluation
+from graftline.pipeline.stages.evaluation import (
+    CALIBRATION,
+    deployment_evaluation_names,
+    find_evaluation,
+    number,
+    read_summary,
+)
 from graftline.pipeline.stages.harbor_deployment import deployment_file
 
 _MOST_FAULTS = 20
@@ -36,18 +42,18 @@ class _Stored:
 def coverage(lineage: Lineage) -> list[Finding]:
     """Return which share of its seeds has a reward that counts."""
 
-    def judged(name: str, stored: _Stored) -> Finding:
+    def check(name: str, stored: _Stored) -> Finding:
         share, least = stored.summary["coverage"], stored.settings.min_coverage
         counted = f"{stored.summary['valid']} of {stored.summary['total']} seeds"
         return Finding(name, share >= least, counted, f"{least:g} of them or more", share)
 
-    return _judged(lineage, judged)
+    return _check_each(lineage, check)
 
 
 def mean_reward(lineage: Lineage) -> list[Finding]:
     """Return the mean with its interval; it is wrong only below what the file asks for."""
 
-    def judged(name: str, stored: _Stored) -> Finding:
+    def check(name: str, stored: _Stored) -> Finding:
         mean, interval, least = (
             stored.summary["mean_reward"],
             stored.summary["interval"],
@@ -57,13 +63,13 @@ def mean_reward(lineage: Lineage) -> list[Finding]:
         is_right = least is None or (mean is not None and mean >= least)
         return Finding(name, is_right, number(mean) + between, "any" if least is None else f"{least:g} or more", mean)
 
-    return _judged(lineage, judged)
+    return _check_each(lineage, check)
 
 
 def cost(lineage: Lineage) -> list[Finding]:
     """Return what it cost; what nobody said is not known, which is said, and is not too much."""
 
-    def judged(name: str, stored: _Stored) -> Finding:
+    def check(name: str, stored: _Stored) -> Finding:
         usd, most = stored.summary["cost_usd"], stored.settings.budget.max_usd
         is_right = usd is None or most is None or usd <= most
         return Finding(
@@ -74,39 +80,43 @@ def cost(lineage: Lineage) -> list[Finding]:
             usd,
         )
 
-    return _judged(lineage, judged)
+    return _check_each(lineage, check)
 
 
 def calibration(lineage: Lineage) -> list[Finding]:
     """Return whether the reference solution earns everything, and doing nothing less than it."""
 
-    def judged(name: str, stored: _Stored) -> Finding:
-        found = stored.calibration
+    def check(name: str, stored: _Stored) -> Finding:
+        measured = stored.calibration
         if not stored.file.calibration.is_required:
             return Finding(name, True, "none", "none")
-        wanted = "oracle 1, nop less than that, at every task"
-        if found is None or not found.tasks:
-            return Finding(name, False, "no task has a reference solution", wanted)
-        said = f"oracle {number(found.ceiling)}, nop {number(found.floor)} at {len(found.tasks)} tasks"
-        faults = [f"{task}: {', '.join(of_task)}" for task, of_task in sorted(found.faults.items())]
-        return Finding(name, found.is_sound, "; ".join([said, *faults[:_MOST_FAULTS]]), wanted, found.ceiling)
+        target = "oracle 1, nop less than that, at every task"
+        if measured is None or not measured.tasks:
+            return Finding(name, False, "no task has a reference solution", target)
+        summary = f"oracle {number(measured.ceiling)}, nop {number(measured.floor)} at {len(measured.tasks)} tasks"
+        faults = [f"{task}: {', '.join(of_task)}" for task, of_task in sorted(measured.faults.items())]
+        return Finding(name, measured.is_sound, "; ".join([summary, *faults[:_MOST_FAULTS]]), target, measured.ceiling)
 
-    return _judged(lineage, judged)
-
-
-def _judged(lineage: Lineage, judged: Callable[[str, _Stored], Finding]) -> list[Finding]:
-    return [judged(name, stored) for name in evaluated_names(lineage.paths) if (stored := _stored(lineage, name))]
+    return _check_each(lineage, check)
 
 
-def _stored(lineage: Lineage, name: str) -> _Stored | None:
-    found = stored_evaluation(lineage, name)
-    if found is None:
+def _check_each(lineage: Lineage, check: Callable[[str, _Stored], Finding]) -> list[Finding]:
+    return [
+        check(name, stored)
+        for name in deployment_evaluation_names(lineage.paths)
+        if (stored := _load_stored(lineage, name))
+    ]
+
+
+def _load_stored(lineage: Lineage, name: str) -> _Stored | None:
+    evaluation = find_evaluation(lineage, name)
+    if evaluation is None:
         return None
-    record, folder = found
+    record, folder = evaluation
     file = deployment_file(lineage.paths, name)
     assert file.evaluation is not None  # it is among those that ask for one
-    kept = Calibration.read(folder / CALIBRATION) if CALIBRATION in record.files else None
-    return _Stored(file, file.evaluation, read_summary(folder), kept)
+    measured = Calibration.read(folder / CALIBRATION) if CALIBRATION in record.files else None
+    return _Stored(file, file.evaluation, read_summary(folder), measured)
 
 
 def all_right(findings: Sequence[Finding]) -> bool:

@@ -25,7 +25,7 @@ from graftline.harbor.deployment_file import (
 )
 from graftline.harbor.environments.manifest import load_tasks
 from graftline.pipeline.lineage import Lineage
-from graftline.pipeline.stages.harbor_deployment import Version, mended_in_file, uploaded
+from graftline.pipeline.stages.harbor_deployment import Version, report_in_file, upload
 
 if TYPE_CHECKING:
     from graftline.evals.job import ServiceRun
@@ -116,9 +116,9 @@ class Rollouts:
 
     def _upload(self, agent: IdleAgent) -> tuple[Version, dict[str, Any]]:
         with TemporaryDirectory(prefix="graftline-") as staging:
-            with mended_in_file(self.name):
+            with report_in_file(self.name):
                 run = calibration_run(self.file, agent, self.lineage.paths.root, Path(staging))
-            return uploaded(self.lineage.ports.harbor.uploader(), run.spec), run.policy
+            return upload(self.lineage.ports.harbor.uploader(), run.spec), run.policy
 
     def _run(
         self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], label: str, budget: EvaluationBudget

@@ -37,7 +37,7 @@ FORMATS: Mapping[str, Rows] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """What was written."""
 
     file: Path
@@ -55,7 +55,7 @@ def export(
     languages: Iterable[Language] | None = None,
     teachers: Iterable[str] | None = None,
     clock: Clock = utc_now,
-) -> Exported:
+) -> ExportResult:
     """Write the attempts of one split to `target`, a JSON object per line, whole or not at all, and its record beside it.
 
     Args:
@@ -72,19 +72,23 @@ def export(
         ConfigError: there is no such prompt.
         RecordError: nothing is stored, or something is not what it was when it was written, or is replaced meanwhile.
     """
-    wanted = None if languages is None else sorted(set(languages))
-    named = None if teachers is None else sorted(set(teachers))
-    asked = load_prompt(paths.configs, prompt)
-    inputs = _inputs(paths, split, wanted)
-    chosen = [attempt for attempt in stored_attempts(paths, split, wanted) if named is None or attempt.teacher in named]
-    if _inputs(paths, split, wanted) != inputs:
+    chosen_languages = None if languages is None else sorted(set(languages))
+    chosen_teachers = None if teachers is None else sorted(set(teachers))
+    prompt_of_chats = load_prompt(paths.configs, prompt)
+    inputs = _inputs(paths, split, chosen_languages)
+    chosen = [
+        attempt
+        for attempt in read_stored_attempts(paths, split, chosen_languages)
+        if chosen_teachers is None or attempt.teacher in chosen_teachers
+    ]
+    if _inputs(paths, split, chosen_languages) != inputs:
         raise RecordError(f"{target.name}: attempts of split {split!r} were replaced while they were read; run again")
     licences = Counter[str]()
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8", newline="") as stream:
-            for row in FORMATS[format](chosen, asked):
+            for row in FORMATS[format](chosen, prompt_of_chats):
                 stream.write(json.dumps(row, ensure_ascii=False) + "\n")
                 licences[str(row.get("licence", ""))] += 1
             stream.flush()
@@ -96,45 +100,47 @@ def export(
         partial.unlink(missing_ok=True)
     rows = licences.total()
     config = {
-        "format": format, "split": split, "languages": wanted, "teachers": named,
-        "prompt": {"name": prompt, "digest": asked.digest()},
+        "format": format, "split": split, "languages": chosen_languages, "teachers": chosen_teachers,
+        "prompt": {"name": prompt, "digest": prompt_of_chats.digest()},
     }  # fmt: skip
     counts = {f"licence.{licence}": count for licence, count in sorted(licences.items()) if licence}
     write_export_record(target, inputs, config, {"rows": rows, "attempts": len(chosen), **counts}, clock)
-    return Exported(target, rows, len(chosen))
+    return ExportResult(target, rows, len(chosen))
 
 
 def _inputs(paths: Paths, split: Split, languages: Iterable[Language] | None) -> dict[str, str]:
     """Return the identities of what an export is made of, by the names that `sft_dataset` calls its inputs by."""
-    found = {}
+    inputs = {}
     for folder in _folders(paths, split, languages):
         language = folder.parent.name
         tasks = load_record(paths.partition("tasks", language, split))
-        found[f"tasks.{language}.{split}"] = tasks.identity
+        inputs[f"tasks.{language}.{split}"] = tasks.identity
         for path in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
             name = f"teacher_trajectories.{language}.{split}.{path.parent.name}"
-            found[name] = load_record(path.parent).identity
-    return found
+            inputs[name] = load_record(path.parent).identity
+    return inputs
 
 
 def _folders(paths: Paths, split: Split, languages: Iterable[Language] | None) -> list[Path]:
-    found = sorted((paths.data / "trajectories" / "raw").glob(f"*/{split}"))
-    wanted = None if languages is None else set(languages)
-    return [folder for folder in found if wanted is None or folder.parent.name in wanted]
+    folders = sorted((paths.data / "trajectories" / "raw").glob(f"*/{split}"))
+    chosen = None if languages is None else set(languages)
+    return [folder for folder in folders if chosen is None or folder.parent.name in chosen]
 
 
-def stored_attempts(paths: Paths, split: Split, languages: Iterable[Language] | None = None) -> Iterator[Trajectory]:
+def read_stored_attempts(
+    paths: Paths, split: Split, languages: Iterable[Language] | None = None
+) -> Iterator[Trajectory]:
     """Yield the attempts of one split that count, of all teachers, by language and task.
 
     Raises:
         RecordError: as `export`.
     """
-    wanted = None if languages is None else sorted(set(languages))
-    folders = _folders(paths, split, wanted)
+    chosen = None if languages is None else sorted(set(languages))
+    folders = _folders(paths, split, chosen)
     if not folders:
-        where = "" if wanted is None else f" in {', '.join(wanted)}"
+        place = "" if chosen is None else f" in {', '.join(chosen)}"
         raise RecordError(
-            f"{paths.data / 'trajectories' / 'raw'}: holds no attempts of split {split!r}{where};"
+            f"{paths.data / 'trajectories' / 'raw'}: holds no attempts of split {split!r}{place};"
             " materialize `teacher_trajectories` first"
         )
     for folder in folders:
@@ -157,12 +163,12 @@ def record_path(file: Path) -> Path:
     return file.with_name(file.name + _SUFFIX)
 
 
-def is_exported(path: Path) -> bool:
+def is_export(path: Path) -> bool:
     """Return whether `path` is an exported file, or the record of one."""
     return path.name.endswith(_SUFFIX) or record_path(path).is_file()
 
 
-def exported_files(folder: Path) -> list[Path]:
+def list_exports(folder: Path) -> list[Path]:
     """Return the exported files below `folder` that have records, whether they are still there or not."""
     return sorted(path.with_name(path.name.removesuffix(_SUFFIX)) for path in folder.rglob(f"[!.]*{_SUFFIX}"))
 
@@ -185,7 +191,7 @@ def write_export_record(
     return record
 
 
-def export_record(file: Path) -> ArtifactRecord:
+def read_export_record(file: Path) -> ArtifactRecord:
     """Return the record of an exported file, without looking at the file.
 
     Raises:
@@ -206,9 +212,9 @@ def export_record(file: Path) -> ArtifactRecord:
     return record
 
 
-def export_fault(file: Path, record: ArtifactRecord) -> str:
+def find_export_fault(file: Path, record: ArtifactRecord) -> str:
     """Return what is wrong with an exported file; empty where it is what its record says."""
     if not file.is_file():
         return "is missing"
-    found = FileSum(sha256=sha256_file(file), size_bytes=file.stat().st_size)
-    return "" if record.files.get(file.name) == found else "was altered after it was written"
+    actual = FileSum(sha256=sha256_file(file), size_bytes=file.stat().st_size)
+    return "" if record.files.get(file.name) == actual else "was altered after it was written"

@@ -43,8 +43,8 @@ class LocalHarborConfig(Config):
         if executor != _LOCAL:
             from graftline.harbor.service.serve import ExecutorConfig
 
-            known = Annotated[ExecutorConfig, Field(discriminator="kind")]
-            adapter: TypeAdapter[Any] = TypeAdapter(known)
+            executors = Annotated[ExecutorConfig, Field(discriminator="kind")]
+            adapter: TypeAdapter[Any] = TypeAdapter(executors)
             try:
                 adapter.validate_json(json.dumps(executor))
             except ValidationError as error:

@@ -53,7 +53,7 @@ class Lineage:
     advance: Advance = lambda done, total: None
     feed: "JobFeed | None" = None
     """The attempts that a run comes to later, where workers make them."""
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    _once: dict[str, Any] = field(default_factory=dict, repr=False)
     _seen: dict[Path, tuple[str, tuple[tuple[str, int, int, int], ...]]] = field(default_factory=dict, repr=False)
     _read: dict[str, tuple[Path, tuple[str, ...]]] = field(default_factory=dict, repr=False)
 
@@ -72,7 +72,7 @@ class Lineage:
         """
         started, worked_s = monotonic(), 0.0
 
-        def worked(partial: Path) -> Contents:
+        def measure(partial: Path) -> Contents:
             nonlocal worked_s
             began = monotonic()
             try:
@@ -80,17 +80,22 @@ class Lineage:
             finally:
                 worked_s += monotonic() - began
 
-        if not with_files and not folder.exists() and (known := self._known(folder)) and not request.difference(known):
+        if (
+            not with_files
+            and not folder.exists()
+            and (stored := self._stored_record(folder))
+            and not request.difference(stored)
+        ):
             self.run_log.append(request.kind, request.name, "", monotonic() - started)
-            return Built(folder, known, "")
+            return Built(folder, stored, "")
         try:
-            built = self._built(folder, request, worked)
+            built = self._build(folder, request, measure)
         except OSError as error:
             # a full disk, a folder that may not be written to; a library may name neither number nor file
             cause = error.strerror or str(error).partition("\n")[0]
-            where = f" ({error.filename})" if error.filename else ""
+            file_name = f" ({error.filename})" if error.filename else ""
             raise BoundaryError(
-                f"{self.paths.relative(folder)}: {request.kind} {request.name} cannot be made: {cause}{where}; mend it"
+                f"{self.paths.relative(folder)}: {request.kind} {request.name} cannot be made: {cause}{file_name}; mend it"
                 " and run again, what was made before is untouched"
             ) from error
         # made or found right, its files have just been read
@@ -98,32 +103,32 @@ class Lineage:
         self.run_log.append(request.kind, request.name, built.reason, monotonic() - started, worked_s)
         return built
 
-    def _built(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
-        known = self._known(folder)
-        if known is not None:
+    def _build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
+        stored = self._stored_record(folder)
+        if stored is not None:
             # one that lost a file is made anew
             with suppress(RecordError):
-                self.bring(folder)
+                self.pull(folder)
         store, name = self.ports.artifacts, self.paths.relative(folder)
         built = build(
             folder,
             request,
-            lambda partial: self._undisturbed(request, make(partial)),
+            lambda partial: self._check_inputs_unchanged(request, make(partial)),
             self.clock,
             lambda partial, record: store.publish(name, partial, record),
         )
-        if not built.is_fresh and built.record != known:
+        if not built.is_fresh and built.record != stored:
             # made before there was a store, or by a run that was killed while it was sent there
             store.publish(name, folder, built.record)
         return built
 
-    def _known(self, folder: Path) -> ArtifactRecord | None:
+    def _stored_record(self, folder: Path) -> ArtifactRecord | None:
         try:
             return self.ports.artifacts.record(self.paths.relative(folder))
         except RecordError:
             return None  # it is made anew
 
-    def bring(self, folder: Path) -> None:
+    def pull(self, folder: Path) -> None:
         """Have in `folder` what the store of artifacts has of it; nothing happens where it has nothing.
 
         Raises:
@@ -147,21 +152,21 @@ class Lineage:
         """
         return self.ports.artifacts.record(self.paths.relative(folder)) or load_record(folder)
 
-    def verified(self, folder: Path, kind: str) -> ArtifactRecord:
+    def read_input(self, folder: Path, kind: str) -> ArtifactRecord:
         """Return the record of an input (see `record.verified`), and remember where it was read from.
 
         Files that were checked before in this run are not read again while size, time and inode are what they were.
         """
-        self.bring(folder)
+        self.pull(folder)
         record = load_record(folder)
-        seen = record.identity, _stamps(folder, record)
-        if self._seen.get(folder) != seen or record.kind != kind:
+        stamped = record.identity, _stamps(folder, record)
+        if self._seen.get(folder) != stamped or record.kind != kind:
             record = load_verified(folder, kind)
             self._seen[folder] = record.identity, _stamps(folder, record)
         self._read[record.identity] = folder, ()
         return record
 
-    def part_of(self, folder: Path, record: ArtifactRecord, *names: str) -> str:
+    def read_part(self, folder: Path, record: ArtifactRecord, *names: str) -> str:
         """Return what stands for some files of an artifact among the inputs of another; those that are not there count.
 
         A stage that reads a part of an artifact is not made again when the rest of it changes.
@@ -170,7 +175,7 @@ class Lineage:
         self._read[identity] = folder, names
         return identity
 
-    def _undisturbed(self, request: Request, contents: Contents) -> Contents:
+    def _check_inputs_unchanged(self, request: Request, contents: Contents) -> Contents:
         """Return `contents` if what they were made from is still what the request names.
 
         Raises:
@@ -185,7 +190,7 @@ class Lineage:
                 raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
         return contents
 
-    def attempted(self, language: Language, split: str) -> list[Path]:
+    def teacher_folders(self, language: Language, split: str) -> list[Path]:
         """Return the folder of every teacher that attempted the tasks of a language and split."""
         of_all = self.paths.partition("trajectories/raw", language, split)
         names = self.ports.artifacts.names(self.paths.relative(of_all))
@@ -203,12 +208,12 @@ class Lineage:
 
     def once(self, name: str, make: Callable[[], ItemT]) -> ItemT:
         """Return what `make` returned when it was asked for by this name for the first time."""
-        if name not in self._kept:
-            self._kept[name] = make()
-        found: ItemT = self._kept[name]
-        return found
+        if name not in self._once:
+            self._once[name] = make()
+        value: ItemT = self._once[name]
+        return value
 
-    def counted(self, items: Sequence[ItemT]) -> Iterator[ItemT]:
+    def track(self, items: Sequence[ItemT]) -> Iterator[ItemT]:
         """Yield `items`, and report how many are done."""
         for number, item in enumerate(items, 1):
             yield item
@@ -254,8 +259,8 @@ def _stamps(folder: Path, record: ArtifactRecord) -> tuple[tuple[str, int, int, 
     stamps = []
     for name in sorted(record.files):
         try:
-            found = (folder / name).stat()
+            status = (folder / name).stat()
         except OSError:
             return ()
-        stamps.append((name, found.st_size, found.st_mtime_ns, found.st_ino))
+        stamps.append((name, status.st_size, status.st_mtime_ns, status.st_ino))
     return tuple(stamps)

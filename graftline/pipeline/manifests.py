@@ -108,9 +108,9 @@ def _values(overrides: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     # a port before its settings, in whatever order they were given
     for key, value in sorted(overrides.items(), key=lambda item: item[0].count(".")):
-        port, _, rest = key.partition(".")
+        port, _, setting = key.partition(".")
         if port not in PORTS:
             raise ConfigError(f"port {port!r} is unknown; known: {', '.join(PORTS)}")
         # a bare name is an implementation, and what the file says of another one does not apply to it
-        values[key] = {"kind": value} if not rest and isinstance(value, str) else value
+        values[key] = {"kind": value} if not setting and isinstance(value, str) else value
     return values

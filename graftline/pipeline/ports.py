@@ -108,10 +108,10 @@ class Ports:
             # who only wants to know what is configured need not load the teachers, which takes a while
             from graftline.rollouts.teachers.open import ServedModel, open_teacher
 
-            def served() -> ServedModel:
+            def open_served() -> ServedModel:
                 return ServedModel(self.chat_model, self.context_tokens, self._paths.configs, self.examples)
 
-            return open_teacher(self.manifest.teacher, self.sandbox, served)
+            return open_teacher(self.manifest.teacher, self.sandbox, open_served)
 
         return self._open_once("teacher", open_)
 

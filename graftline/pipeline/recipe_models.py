@@ -16,31 +16,31 @@ from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.tinker import TinkerSDKClient
 
 
-def served(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
+def model_name(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
     """Return what is trained and asked, which a backend of this machine may say otherwise than the recipe."""
     return (port.folder or port.model or config.model) if port.kind == "local" else config.model
 
 
 def model_digest(model: str, paths: Paths) -> str:
     """Return what tells the weights of a model from others: their digest where the catalog has them, else their name."""
-    known = load_models(paths).models
-    return known[model].sha256 if model in known else model
+    models = load_models(paths).models
+    return models[model].sha256 if model in models else model
 
 
-def served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> Weights | None:
+def find_served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> Weights | None:
     """Return the weights of the catalog that are trained; None where what is trained is not of the catalog."""
     if port.kind == "memory" or (port.kind == "local" and port.folder):
         return None
-    return find_weights(served(port, config), paths)
+    return find_weights(model_name(port, config), paths)
 
 
-def fetch_served(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> None:
+def fetch_served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> None:
     """Have the weights here that a backend of this machine is to load; others have their own.
 
     Raises:
         ModelError: they cannot be had.
     """
-    name = served(port, config)
+    name = model_name(port, config)
     if port.kind == "local" and not port.folder and name in load_models(paths).models:
         fetch_model(name, paths, os.environ)
 
@@ -59,11 +59,11 @@ def context_tokens(service: TinkerSDKClient, model: str) -> int | None:
             raise
         return None
     # the service in memory answers to every name, and tells one
-    named = models if len(models) == 1 else [one for one in models if one.model_name == model]
+    named = models if len(models) == 1 else [supported for supported in models if supported.model_name == model]
     return named[0].max_context_length if named else None
 
 
-def resolved(
+def resolve_checkpoints(
     config: TinkerTrainingConfig, paths: Paths, runs: Runs, has_checkpoints: bool, store: Path | None = None
 ) -> TinkerTrainingConfig:
     """Return `config` as it is trained: `start_from` and `teacher_path` say what it names by recipe, and which run it is.

@@ -45,7 +45,9 @@ def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
     catalog = lineage.catalog
     over: Mapping[Over, Sequence[tuple[str, ...]]] = {
         # what edits are kept away from has to be there before edits are made
-        "dataset": [(name,) for name in sorted(catalog.used, key=lambda one: not catalog.used[one].is_evaluation)],
+        "dataset": [
+            (name,) for name in sorted(catalog.used, key=lambda stage_: not catalog.used[stage_].is_evaluation)
+        ],
         "source": [(name,) for name in catalog.sources],
         "everything": [()],
         "partition": lineage.partitions(),
@@ -53,6 +55,6 @@ def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
     }
     return [
         (stage, "/".join(names) or "all", partial(make, stage, lineage, *names))
-        for stage, one in STAGES.items()
-        for names in over.get(one.over, ())
+        for stage, stage_ in STAGES.items()
+        for names in over.get(stage_.over, ())
     ]

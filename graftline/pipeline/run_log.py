@@ -40,16 +40,16 @@ def last_run(paths: Paths, with_before: Collection[str] = ()) -> list[Outcome]:
 
     Where it is of the stages `with_before` alone, which are made in a run of their own, those of the run before it count too.
     """
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     logs = sorted((paths.logs / "runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     for path in reversed(logs):
         earlier = list(_outcomes(path))
         is_alone = bool(with_before) and all(outcome.stage in with_before for outcome in earlier)
         # of several runs of those stages the newest alone counts
-        found = found if found and is_alone else [*earlier, *found]
+        outcomes = outcomes if outcomes and is_alone else [*earlier, *outcomes]
         if not is_alone:
             break
-    return found
+    return outcomes
 
 
 def _outcomes(path: Path) -> Iterator[Outcome]:

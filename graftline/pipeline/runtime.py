@@ -23,7 +23,7 @@ from graftline.core.paths import Paths, find_root
 from graftline.datasets.store import DatasetStore
 from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.pipeline.ports import Ports, describe_recipe_ports, open_recipe_ports, resolve_overrides
-from graftline.pipeline.recipe_models import resolved, served_weights, store_of
+from graftline.pipeline.recipe_models import find_served_weights, resolve_checkpoints, store_of
 from graftline.training.adapter import download_adapter
 from graftline.training.loop import OnStep
 from graftline.training.memory import MemoryTrainingService
@@ -118,7 +118,7 @@ class Runtime:
             return RecipeRun(spec, described)
         runs = Runs(paths.root / output)
         store = None if "training_client" in replacements else store_of(wired.training_client, paths.root)
-        values = resolved(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT, store=store)
+        values = resolve_checkpoints(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT, store=store)
         with (
             open_recipe_ports(paths, wired, replacements) as opened,
             _root_of(paths, opened.dataset_store) as recipe_root,
@@ -135,7 +135,7 @@ class Runtime:
                 on_notice=on_notice,
                 is_stopped=is_stopped,
             )
-            weights = served_weights(opened.manifest.training_client, values, paths)
+            weights = find_served_weights(opened.manifest.training_client, values, paths)
             adapter = download_adapter(runs, result.run, service, weights)
         return RecipeRun(spec, described, result, adapter)
 

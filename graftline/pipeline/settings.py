@@ -35,7 +35,7 @@ class Budget(Config):
     steps: int | None = None
 
 
-class Asking(Config):
+class SamplingConfig(Config):
     """How a teacher that asks a language model is put to work."""
 
     attempts: int = Field(default=1, ge=1, le=64)
@@ -52,7 +52,7 @@ class TrajectorySettings(Config):
     """`configs/trajectories.yaml`."""
 
     collecting: RolloutConfig = RolloutConfig()
-    asking: Asking = Asking()
+    asking: SamplingConfig = SamplingConfig()
     workers: int = Field(default=0, ge=0, le=256)
     """Processes that make attempts; 0 for one per core, 8 at most. What they make does not depend on it."""
     least_verified_steps: int = Field(default=200, ge=0)
@@ -97,8 +97,8 @@ def in_use(catalog: Catalog, environment: Mapping[str, str]) -> Catalog:
     from graftline.datasets.sources.mirror import datasets_in_mirror, is_mirrored
 
     elsewhere = {name for name, dataset in catalog.datasets.items() if is_mirrored(dataset)}
-    wanted = {name for name in catalog.use if name not in elsewhere or catalog.datasets[name].is_evaluation}
-    held = datasets_in_mirror(mirror, elsewhere) | wanted
+    needed = {name for name in catalog.use if name not in elsewhere or catalog.datasets[name].is_evaluation}
+    held = datasets_in_mirror(mirror, elsewhere) | needed
     return catalog.using(tuple(name for name in catalog.datasets if name in held), MIRROR_VARIABLE)
 
 
@@ -108,8 +108,8 @@ def stage_code(stage: str, reader: ReaderName | None = None) -> str:
     That of a stage that reads raw rows holds the code of the dataset's own reader, and of no other.
     """
     own = (f"graftline.datasets.readers.{reader}",) if reader is not None and reader != "evaluation" else ()
-    found = CODE_OF_EVALUATIONS.get(stage) or STAGES[stage].code
-    return code_version(*found, *own)
+    modules = CODE_OF_EVALUATIONS.get(stage) or STAGES[stage].code
+    return code_version(*modules, *own)
 
 
 def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:

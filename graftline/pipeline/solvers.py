@@ -19,7 +19,7 @@ from graftline.llm.servers.commands import weights_of
 from graftline.llm.servers.processes import down, fleet_status, local_actors, up
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.ports import MEMORY_CONTEXT_TOKENS
-from graftline.pipeline.recipe_models import context_tokens, fetch_served, model_digest, served
+from graftline.pipeline.recipe_models import context_tokens, fetch_served_weights, model_digest, model_name
 from graftline.pipeline.sampled_solver import SampledSolver
 from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.rollouts.teachers.open import open_teacher
@@ -39,7 +39,7 @@ _MEMORY_AT_ONCE = 8
 _SAMPLED_AT_ONCE = 64
 
 
-class Entrants:
+class Solvers:
     """Opens contestants one after the other; what several of them share stays open until `stack` ends."""
 
     def __init__(self, lineage: Lineage, stack: ExitStack) -> None:
@@ -57,7 +57,7 @@ class Entrants:
         names = {name for entry in entries.values() if (name := self._adapter(entry))}
         folders = {name: self._paths.adapter(name) for name in sorted(names)}
         return {
-            f"trained_adapter.{name}": self._lineage.verified(folder, "trained_adapter").identity
+            f"trained_adapter.{name}": self._lineage.read_input(folder, "trained_adapter").identity
             for name, folder in folders.items()
         }
 
@@ -67,10 +67,10 @@ class Entrants:
         Raises:
             ConfigError: a fleet, a recipe or a prompt is unknown.
         """
-        said = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
+        config_of_entry = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
         match entry:
             case TeacherEntry():
-                return said
+                return config_of_entry
             case ActorsEntry():
                 fleet = load_fleet(self._paths.configs, entry.fleet)
                 by_fleet = fleet.model_dump(
@@ -79,13 +79,13 @@ class Entrants:
                 by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest()}
                 if own := _own_adapter(fleet, entry.adapter):
                     by["adapter_digest"] = _folder_digest(self._paths.root / own)
-                return {**said, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
+                return {**config_of_entry, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
             case TrainedEntry():
                 config, port = load_recipe(self._paths, entry.recipe), self._lineage.manifest.training_client
                 return {
-                    **said,
+                    **config_of_entry,
                     "prompt_digest": self._prompt(_prompt_of(entry, config)).digest(),
-                    "model": model_digest(served(port, config), self._paths),
+                    "model": model_digest(model_name(port, config), self._paths),
                     "renderer": config.renderer,
                     "answer_tokens": config.answer_tokens,
                     "backend": port.kind,
@@ -96,11 +96,11 @@ class Entrants:
     def facts(self, entries: Mapping[str, Entry]) -> dict[str, str]:
         """Return what the services tell that answered for contestants: `precision` and `device`, by contestant."""
         return {
-            f"{name}.{what}": value for name in entries for what, value in self._computed_with.get(name, {}).items()
+            f"{name}.{fact}": value for name in entries for fact, value in self._computed_with.get(name, {}).items()
         }
 
     @contextmanager
-    def opened(self, name: str, entry: Entry, attempts: int) -> Iterator[Solver]:
+    def open(self, name: str, entry: Entry, attempts: int) -> Iterator[Solver]:
         """Give a contestant that makes so many attempts at a task, and let go of it at the end.
 
         Raises:
@@ -115,7 +115,7 @@ class Entrants:
                 with self._chat(entry, attempts) as contestant:
                     yield contestant
             case TrainedEntry():
-                yield self._sampled(name, entry, attempts)
+                yield self._open_sampled(name, entry, attempts)
             case _:
                 assert_never(entry)
 
@@ -150,7 +150,7 @@ class Entrants:
             running.close()
         secrets = self._lineage.ports.secrets
         key = secrets.get(fleet.api_key) if fleet.api_key else None
-        is_running = any(one.phase != "down" for one in fleet_status(self._paths, name, fleet, key))
+        is_running = any(status.phase != "down" for status in fleet_status(self._paths, name, fleet, key))
         if fleet.engine == "service" or is_running or not _is_here(name, fleet):
             return
         weights = weights_of(fleet, self._paths, os.environ)
@@ -167,7 +167,7 @@ class Entrants:
             return fleet
         return fleet.model_copy(update={"adapters": (*fleet.adapters, str(self._paths.adapter(adapter)))})
 
-    def _sampled(self, name: str, entry: TrainedEntry, attempts: int) -> Solver:
+    def _open_sampled(self, name: str, entry: TrainedEntry, attempts: int) -> Solver:
         config = load_recipe(self._paths, entry.recipe)
         prompt, sampling = self._asking(entry, attempts, _prompt_of(entry, config), config.answer_tokens)
         path = "" if entry.is_bare else self._weights(name, entry)
@@ -189,7 +189,7 @@ class Entrants:
             )
         run_id = entry.run
         if not run_id:
-            record = self._lineage.verified(self._paths.adapter(entry.recipe), "trained_adapter")
+            record = self._lineage.read_input(self._paths.adapter(entry.recipe), "trained_adapter")
             run_id = str(record.config["run_id"])
         run = Runs(self._paths.root / output_of(self._lineage.manifest)).find(run_id)
         if run is None or not run.sampler_path:
@@ -209,7 +209,7 @@ class Entrants:
             if port.kind == "local":
                 self._of_services.close()
                 self._services.clear()
-            fetch_served(port, config, paths)
+            fetch_served_weights(port, config, paths)
             opened = self._lineage.ports.open_training(config.model, config.deadline_s)
             self._services[key] = self._of_services.enter_context(opened)
         return self._services[key]

@@ -87,9 +87,11 @@ def summarize(paths: Paths) -> Summary:
         counts: Counter[str] = Counter()
         for record in of_stage.values():
             counts.update(record.counts)
-        made = [bool(outcome.reason) for outcome in outcomes if outcome.stage == stage]
+        is_made = [bool(outcome.reason) for outcome in outcomes if outcome.stage == stage]
         folder = paths.relative(_common(list(of_stage))) if of_stage else ""
-        stages.append(StageSummary(stage, len(of_stage), dict(counts), sum(made), len(made) - sum(made), folder))
+        stages.append(
+            StageSummary(stage, len(of_stage), dict(counts), sum(is_made), len(is_made) - sum(is_made), folder)
+        )
     partitions: dict[str, dict[str, int]] = defaultdict(dict)
     for record in records.values():
         for column, (kind, count) in _PARTITION_COLUMNS.items():
@@ -101,15 +103,15 @@ def summarize(paths: Paths) -> Summary:
 
 
 def _records(data: Path) -> dict[Path, ArtifactRecord]:
-    found = {}
+    records = {}
     for path in sorted(data.rglob(RECORD_NAME)):
         if any(part.startswith(".") for part in path.relative_to(data).parts):
             continue
         try:
-            found[path.parent] = load_record(path.parent)
+            records[path.parent] = load_record(path.parent)
         except RecordError:
             continue
-    return found
+    return records
 
 
 def _common(folders: list[Path]) -> Path:
@@ -145,25 +147,25 @@ def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, .
         )
         for name, counts in summary.adapters.items()
     ]
-    found: list[tuple[str, list[str], Sequence[tuple[str, ...]]]] = [
+    titled: list[tuple[str, list[str], Sequence[tuple[str, ...]]]] = [
         ("Lineage", ["stage", "rows", "left out", "made", "unchanged", "files"], stages),
         ("Splits", ["language/split", *_PARTITION_COLUMNS], rows),
     ]
     if adapters:
         columns = ["recipe", "examples", "trained tokens", "solved before", "solved after"]
-        found.append(("Adapters, on tasks of other repositories", columns, adapters))
-    return found
+        titled.append(("Adapters, on tasks of other repositories", columns, adapters))
+    return titled
 
 
 def verdict(summary: Summary) -> str:
     """Return in a sentence what the last run did."""
-    made = sum(stage.made for stage in summary.stages)
+    n_made = sum(stage.made for stage in summary.stages)
     unchanged = sum(stage.unchanged for stage in summary.stages)
-    if not made and not unchanged:
+    if not n_made and not unchanged:
         return "No run is on record; start one with `make run` or `graftline run`."
-    if not made:
+    if not n_made:
         return f"Nothing was recomputed: all {unchanged} artifacts have the inputs, configuration and code they had."
-    return f"Artifacts: {made} made, {unchanged} unchanged."
+    return f"Artifacts: {n_made} made, {unchanged} unchanged."
 
 
 def _is_loss(key: str) -> bool:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _LOOK_S = 1.0
 
 
-class ActorRun(Config):
+class WorkerConfig(Config):
     """How a worker of the queue works."""
 
     worker: WorkerSettings = WorkerSettings()
@@ -41,7 +41,7 @@ class ActorRun(Config):
     """Whether what is sealed is also put into the blob store of the manifest."""
 
 
-def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[JobOutcome]:
+def run_actor(paths: Paths, manifest: Manifest, settings: WorkerConfig) -> Counter[JobOutcome]:
     """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end.
 
     Raises:
@@ -80,7 +80,7 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[J
         return run_worker(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
 
 
-def _telemetry(paths: Paths, settings: ActorRun) -> TelemetrySettings:
+def _telemetry(paths: Paths, settings: WorkerConfig) -> TelemetrySettings:
     overrides = {} if settings.metrics_port is None else {"server.port": settings.metrics_port}
     return load_yaml(paths.configs / "telemetry.yaml", TelemetrySettings, overrides)
 
@@ -126,10 +126,10 @@ def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:
         BoundaryError: the store failed; the next call goes on from there.
     """
     with ExitStack() as stack:
-        return _uploaded(paths, Ports(manifest, paths, stack))
+        return _upload(paths, Ports(manifest, paths, stack))
 
 
-def _uploaded(paths: Paths, ports: Ports) -> dict[str, int]:
+def _upload(paths: Paths, ports: Ports) -> dict[str, int]:
     folder = paths.data / "trajectories"
     folder.mkdir(parents=True, exist_ok=True)
     uploaded = upload_new(folder, ports.blobs, below="trajectories", is_sealed=_is_shard)
@@ -143,7 +143,7 @@ def _is_shard(path: Path) -> bool:
 class _Sealing:
     """Lets readers see what was stored: every `seal_s`, and sooner where nothing is in flight."""
 
-    def __init__(self, paths: Paths, ports: Ports, store: Store, settings: ActorRun, figures: WorkMetrics) -> None:
+    def __init__(self, paths: Paths, ports: Ports, store: Store, settings: WorkerConfig, figures: WorkMetrics) -> None:
         self._paths, self._ports, self._store, self._settings = paths, ports, store, settings
         self._figures, self._sealed_at = figures, time.monotonic()
 
@@ -155,7 +155,7 @@ class _Sealing:
         if is_due or has_new:
             self._sealed_at = time.monotonic()
             if self._settings.is_uploading:
-                _uploaded(self._paths, self._ports)
+                _upload(self._paths, self._ports)
 
 
 def _fault(ports: Ports) -> str:

@@ -173,7 +173,7 @@ class AttemptMaker:
     ) -> None:
         self._made_by, self._code_version, self._counted, self._redact = made_by, code_version, counted, redact
         self._queue, self._teacher, self._collecting = queue, teacher, collecting
-        self._sandbox = SharedSandbox(sandbox, partial(_answered, metrics))
+        self._sandbox = SharedSandbox(sandbox, partial(_record_verdict, metrics))
         self._states, self._store, self._metrics = states, store, metrics
         self._lock = threading.Lock()
         self.spent = Spent()
@@ -302,9 +302,9 @@ def look(metrics: Metrics, queue: JobQueue, stats: Callable[[], PoolStats] | Non
     metrics.set_queue_depth(depth.waiting, depth.in_flight, depth.dead)
     if stats is None:
         return
-    found = stats()
-    metrics.set_waiting(found.waiting)
-    for actor in found.actors:
+    pool_stats = stats()
+    metrics.set_waiting(pool_stats.waiting)
+    for actor in pool_stats.actors:
         faults: Mapping[str, int] = {str(kind): count for kind, count in actor.faults.items()}
         metrics.set_actor_state(actor.name, actor.is_in_service, actor.in_flight, actor.limit, faults, actor.ejections)
 
@@ -314,11 +314,11 @@ def _reason(trajectory: Trajectory) -> str:
     if not trajectory.steps:
         return trajectory.failure
     step = trajectory.steps[-1]
-    said = step.feedback or (step.sandbox_result.error if step.sandbox_result is not None else "")
-    return f"{trajectory.failure}: {said}" if said else trajectory.failure
+    feedback = step.feedback or (step.sandbox_result.error if step.sandbox_result is not None else "")
+    return f"{trajectory.failure}: {feedback}" if feedback else trajectory.failure
 
 
-def _answered(metrics: Metrics, verdict: Verdict, seconds: float) -> None:
+def _record_verdict(metrics: Metrics, verdict: Verdict, seconds: float) -> None:
     metrics.count_action(str(verdict), seconds)
 
 

@@ -20,7 +20,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.recipe_models import resolved
+from graftline.pipeline.recipe_models import resolve_checkpoints
 from graftline.pipeline.stages.sft_dataset import sft_dataset
 from graftline.pipeline.stages.table import make
 from graftline.training.loop import Interrupted
@@ -364,7 +364,7 @@ def test_a_run_that_goes_on_from_another_adapter_is_gone_on_with(watched: Watche
     runs.write(TrainingRun(run_id="sl-1", **about, backend="b", total_steps=4, checkpoints=[checkpoint]))
     request = Request("trained_adapter", "tiny", "1", {}, {"run_id": "sl-1"})
     build(paths.adapter("tiny"), request, lambda folder: Contents({}))
-    config = resolved(load_recipe(paths, "after"), paths, runs, has_checkpoints=True)
+    config = resolve_checkpoints(load_recipe(paths, "after"), paths, runs, has_checkpoints=True)
     run_id = run_id_of(config, paths.root)
     runs.write(TrainingRun(run_id=run_id, status="interrupted", **about, backend="b", total_steps=4))
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Making:
+class BuildReport:
     """What a command made or found unchanged, and what it could not make."""
 
     built: list[Built] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Making:
     def as_dict(self, paths: Paths) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
         return {
-            "artifacts": [_artifact(one, paths) for one in self.built],
+            "artifacts": [_artifact(built, paths) for built in self.built],
             "warnings": self.warnings(),
             "faults": self.faults,
         }
@@ -56,7 +56,9 @@ class Making:
         return [str(loss) for loss in main_losses(built.record for built in self.built)]
 
 
-def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Progress, clock: Clock = utc_now) -> Making:
+def fetch(
+    paths: Paths, manifest: Manifest, names: Sequence[str], progress: Progress, clock: Clock = utc_now
+) -> BuildReport:
     """Fetch the raw files of the datasets called `names`, or of those in use; one that fails does not stop the others.
 
     Raises:
@@ -64,12 +66,12 @@ def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Prog
     """
     with open_dataset_stages(paths, manifest, progress, clock) as stages:
         chosen = datasets_named(stages.catalog, names)
-        return _made(progress, [("raw", name, partial(raw, stages, name)) for name in chosen])
+        return _run_steps(progress, [("raw", name, partial(raw, stages, name)) for name in chosen])
 
 
 def normalize(
     paths: Paths, manifest: Manifest, names: Sequence[str], progress: Progress, clock: Clock = utc_now
-) -> Making:
+) -> BuildReport:
     """Normalize the datasets called `names`, or those in use; one that fails does not stop the others.
 
     Raises:
@@ -86,7 +88,7 @@ def normalize(
             stages.advance = lambda done, _: progress.advance(done, rows)
             return normalized(stages, name)
 
-        return _made(progress, [("normalized", name, partial(make, name)) for name in chosen])
+        return _run_steps(progress, [("normalized", name, partial(make, name)) for name in chosen])
 
 
 def split(
@@ -96,7 +98,7 @@ def split(
     part: str | None,
     progress: Progress,
     clock: Clock = utc_now,
-) -> Making:
+) -> BuildReport:
     """Divide the edits of the datasets in use, and write the splits of `language` and `part`; None stands for each.
 
     Raises:
@@ -110,9 +112,12 @@ def split(
         progress.start("division", "all")
         divided = division(stages)
         progress.finish(divided.reason)
-        steps = [("splits", f"{of}/{one}", partial(splits, stages, of, one)) for of, one in partitions]
-        making = _made(progress, steps)
-        return Making([divided, *making.built], making.faults)
+        steps = [
+            ("splits", f"{code_language}/{split_name}", partial(splits, stages, code_language, split_name))
+            for code_language, split_name in partitions
+        ]
+        making = _run_steps(progress, steps)
+        return BuildReport([divided, *making.built], making.faults)
 
 
 @contextmanager
@@ -126,15 +131,15 @@ def open_dataset_stages(
         DownloadError: the mirror cannot be read.
     """
     settings = load_settings(paths)
-    hub = CountedHub(dataset_hub(manifest, paths), progress.advance)
+    hub = CountingHub(dataset_hub(manifest, paths), progress.advance)
     run = RunLog(paths, f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack:
         ports = Ports(manifest, paths, stack, opened={"dataset_hub": hub})
         yield Lineage(paths, settings, manifest, ports, run, stack, clock, progress.advance)
 
 
-def _made(progress: Progress, steps: Sequence[tuple[str, str, Callable[[], Built]]]) -> Making:
-    making = Making()
+def _run_steps(progress: Progress, steps: Sequence[tuple[str, str, Callable[[], Built]]]) -> BuildReport:
+    making = BuildReport()
     for stage, name, make in steps:
         progress.start(stage, name)
         try:
@@ -170,7 +175,7 @@ def _artifact(built: Built, paths: Paths) -> dict[str, Any]:
 _BUFFER_BYTES = 1 << 20
 
 
-class CountedHub:
+class CountingHub:
     """`hub`, which tells `advance` how many bytes of the dataset that `files` was asked for last have come."""
 
     def __init__(self, hub: DatasetHub, advance: Advance) -> None:
@@ -206,7 +211,7 @@ class CountedHub:
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> Iterator[IO[bytes]]:
         with (
             self._hub.stream(name, dataset, file) as inner,
-            io.BufferedReader(_Counted(inner, self._read), _BUFFER_BYTES) as stream,
+            io.BufferedReader(_CountingStream(inner, self._read), _BUFFER_BYTES) as stream,
         ):
             yield stream
 
@@ -215,7 +220,7 @@ class CountedHub:
         self._advance(self._come_bytes, self._total_bytes)
 
 
-class _Counted(io.RawIOBase):
+class _CountingStream(io.RawIOBase):
     def __init__(self, inner: IO[bytes], count: Callable[[int], None]) -> None:
         self._inner, self._count = inner, count
 
@@ -224,7 +229,7 @@ class _Counted(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         room = memoryview(buffer).cast("B")
-        found = self._inner.read(len(room))
-        room[: len(found)] = found
-        self._count(len(found))
-        return len(found)
+        content = self._inner.read(len(room))
+        room[: len(content)] = content
+        self._count(len(content))
+        return len(content)

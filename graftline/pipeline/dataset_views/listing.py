@@ -67,11 +67,11 @@ def entries(paths: Paths, environment: Mapping[str, str]) -> list[Entry]:
     catalog = load_settings(paths, environment).catalog
     has_terms = any(dataset.terms for dataset in catalog.datasets.values())
     token = _token(paths, environment) if has_terms else "open"
-    found = []
+    listing = []
     for name, dataset in catalog.datasets.items():
-        stored, fault = _stored(paths, name)
+        stored, fault = _read_stored(paths, name)
         mirrored = bool(environment.get(MIRROR_VARIABLE)) and is_mirrored(dataset)
-        found.append(
+        listing.append(
             Entry(
                 name=name,
                 is_used=name in catalog.used,
@@ -82,12 +82,12 @@ def entries(paths: Paths, environment: Mapping[str, str]) -> list[Entry]:
                 is_followed=dataset.follow,
                 licence=dataset.license,
                 access=token if dataset.terms and not mirrored else "open",
-                size_bytes=_pinned_bytes(dataset),
+                size_bytes=_sum_pinned_bytes(dataset),
                 stored=stored,
                 fault=fault,
             )
         )
-    return found
+    return listing
 
 
 def _token(paths: Paths, environment: Mapping[str, str]) -> Access:
@@ -97,12 +97,12 @@ def _token(paths: Paths, environment: Mapping[str, str]) -> Access:
         return "token unknown"
 
 
-def _pinned_bytes(dataset: Dataset) -> int | None:
+def _sum_pinned_bytes(dataset: Dataset) -> int | None:
     sizes = [file.size_bytes for file in dataset.files if file.size_bytes is not None]
     return sum(sizes) if sizes and len(sizes) == len(dataset.files) and not dataset.follow else None
 
 
-def _stored(paths: Paths, name: str) -> tuple[Stored | None, str]:
+def _read_stored(paths: Paths, name: str) -> tuple[Stored | None, str]:
     if not paths.raw(name).exists():
         return None, ""
     try:
@@ -146,12 +146,12 @@ def sources_named(catalog: Catalog, names: Sequence[str]) -> list[str]:
     """
     if not names:
         return list(catalog.sources)
-    found = datasets_named(catalog, names)
-    for name in found:
+    chosen = datasets_named(catalog, names)
+    for name in chosen:
         if catalog.datasets[name].is_evaluation:
-            known = ", ".join(sorted(name for name, one in catalog.datasets.items() if not one.is_evaluation))
-            raise ConfigError(f"dataset {name!r} is an evaluation, no edit is made of it; known: {known}")
-    return found
+            sources = ", ".join(sorted(name for name, dataset in catalog.datasets.items() if not dataset.is_evaluation))
+            raise ConfigError(f"dataset {name!r} is an evaluation, no edit is made of it; known: {sources}")
+    return chosen
 
 
 def partitions_named(catalog: Catalog, language: str | None, split: str | None) -> list[tuple[Language, Split]]:
@@ -160,9 +160,12 @@ def partitions_named(catalog: Catalog, language: str | None, split: str | None) 
     Raises:
         ConfigError: one is unknown.
     """
-    for what, named, known in (("language", language, catalog.languages), ("split", split, SPLITS)):
-        if named is not None and named not in known:
-            raise ConfigError(f"{what} {named!r} is unknown; known: {', '.join(known)}")
+    for field, named, choices in (("language", language, catalog.languages), ("split", split, SPLITS)):
+        if named is not None and named not in choices:
+            raise ConfigError(f"{field} {named!r} is unknown; known: {', '.join(choices)}")
     return [
-        (of, part) for of in catalog.languages for part in SPLITS if language in (None, of) and split in (None, part)
+        (code, part)
+        for code in catalog.languages
+        for part in SPLITS
+        if language in (None, code) and split in (None, part)
     ]

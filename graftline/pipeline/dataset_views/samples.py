@@ -76,15 +76,15 @@ def sample_edits(
     """
     chosen = sources_named(catalog, names)
     partitions = partitions_named(catalog, language, split)
-    languages = list(dict.fromkeys(of for of, _ in partitions))
+    languages = list(dict.fromkeys(code for code, _ in partitions))
     if split is None:
-        stored = _stored(paths, chosen, must=bool(names))
+        stored = _find_normalized(paths, chosen, must=bool(names))
         places = [
-            (of, path) for name in stored for of in languages for path in shard_tables(paths.normalized(name), of)
+            (code, path) for name in stored for code in languages for path in shard_tables(paths.normalized(name), code)
         ]
     else:
-        places = [(of, _split_folder(paths, of, split) / "edits.parquet") for of in languages]
-    return _drawn([_edit_table(path, of, split or "", chosen) for of, path in places], number, seed)
+        places = [(code, _split_folder(paths, code, split) / "edits.parquet") for code in languages]
+    return _draw([_edit_table(path, code, split or "", chosen) for code, path in places], number, seed)
 
 
 def sample_drops(
@@ -96,18 +96,18 @@ def sample_drops(
         ConfigError: a dataset or the reason is unknown.
         RecordError: nothing is normalized yet, or a file is not what its record says.
     """
-    rows, duplicates = [str(one) for one in RejectReason], list(REASONS[1:])
+    rows, duplicates = [str(reject_reason) for reject_reason in RejectReason], list(REASONS[1:])
     if reason not in (ALL_REASONS, *rows, *duplicates):
-        known = ", ".join((ALL_REASONS, *rows, *duplicates))
-        raise ConfigError(f"reason {reason!r} is unknown; known: {known}")
+        reasons = ", ".join((ALL_REASONS, *rows, *duplicates))
+        raise ConfigError(f"reason {reason!r} is unknown; known: {reasons}")
     tables = []
-    for name in _stored(paths, sources_named(catalog, names), must=bool(names)):
+    for name in _find_normalized(paths, sources_named(catalog, names), must=bool(names)):
         if reason not in duplicates:
             tables.append(_drop_table(paths, name, reason))
         if reason not in rows and (paths.division / RECORD_NAME).exists():
             files = load_verified(paths.division, "division").files
             tables += [_duplicate_table(paths.division / file, name, reason) for file in files]
-    return _drawn(tables, number, seed)
+    return _draw(tables, number, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,17 @@ class _Table(Generic[SampledT]):
     """Makes of the columns of a row what is shown."""
 
 
-def _drawn(tables: Sequence[_Table[SampledT]], number: int, seed: int) -> list[SampledT]:
-    wanted = [np.flatnonzero(table.is_wanted) for table in tables]
-    total = sum(map(len, wanted))
+def _draw(tables: Sequence[_Table[SampledT]], number: int, seed: int) -> list[SampledT]:
+    candidates = [np.flatnonzero(table.is_wanted) for table in tables]
+    total = sum(map(len, candidates))
     places = np.array(sorted(Random(seed).sample(range(total), min(number, total))), np.int64)
-    found: list[SampledT] = []
+    samples: list[SampledT] = []
     first = 0
-    for table, rows in zip(tables, wanted, strict=True):
-        here = places[(places >= first) & (places < first + len(rows))] - first
-        found += map(table.sampled, _rows(table, rows[here]))
+    for table, rows in zip(tables, candidates, strict=True):
+        local = places[(places >= first) & (places < first + len(rows))] - first
+        samples += map(table.sampled, _rows(table, rows[local]))
         first += len(rows)
-    return found
+    return samples
 
 
 def _rows(table: _Table[SampledT], rows: npt.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
@@ -150,20 +150,20 @@ def _edit_table(path: Path, language: str, split: str, names: Sequence[str]) -> 
 def _drop_table(paths: Paths, name: str, reason: str) -> _Table[SampledDrop]:
     path, raw = paths.normalized(name) / "dropped.parquet", paths.relative(paths.raw(name))
 
-    def sampled(row: dict[str, Any]) -> SampledDrop:
+    def show(row: dict[str, Any]) -> SampledDrop:
         return SampledDrop(name, f"{raw}/{row['file']}:{row['line']}", row["reason"], row["detail"])
 
     reasons = _column(path, "reason")
-    return _Table(path, (reasons == reason) | (reason == ALL_REASONS), ("file", "line", "reason", "detail"), sampled)
+    return _Table(path, (reasons == reason) | (reason == ALL_REASONS), ("file", "line", "reason", "detail"), show)
 
 
 def _duplicate_table(path: Path, name: str, reason: str) -> _Table[SampledDrop]:
-    def sampled(row: dict[str, Any]) -> SampledDrop:
+    def show(row: dict[str, Any]) -> SampledDrop:
         return SampledDrop(name, row["id"], row["reason"], f"{row['kept_id']} is kept instead")
 
     reasons = _column(path, "reason")
     is_duplicate = np.isin(reasons, REASONS[1:] if reason == ALL_REASONS else [reason])
-    return _Table(path, is_duplicate & (_column(path, "dataset") == name), ("id", "reason", "kept_id"), sampled)
+    return _Table(path, is_duplicate & (_column(path, "dataset") == name), ("id", "reason", "kept_id"), show)
 
 
 def _column(path: Path, name: str) -> npt.NDArray[np.str_]:
@@ -179,14 +179,14 @@ def _split_folder(paths: Paths, language: str, split: str) -> Path:
     return folder
 
 
-def _stored(paths: Paths, names: Sequence[str], must: bool) -> list[str]:
+def _find_normalized(paths: Paths, names: Sequence[str], must: bool) -> list[str]:
     """Return which of the datasets are normalized, their files verified; all of them have to be if they `must`."""
-    found = [name for name in names if (paths.normalized(name) / RECORD_NAME).exists()]
-    missing = [name for name in names if name not in found]
-    if missing and (must or not found):
+    present = [name for name in names if (paths.normalized(name) / RECORD_NAME).exists()]
+    missing = [name for name in names if name not in present]
+    if missing and (must or not present):
         raise RecordError(
             f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
         )
-    for name in found:
+    for name in present:
         load_verified(paths.normalized(name), "normalized")
-    return found
+    return present

@@ -83,7 +83,7 @@ def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[DatasetS
         raise RecordError(
             f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
         )
-    splits, divided = _split_parts(paths, catalog), _divided(paths)
+    splits, divided = _read_splits(paths, catalog), _count_left_out(paths)
     return [_stats(paths, catalog, name, splits, divided) for name in present]
 
 
@@ -95,7 +95,7 @@ def _stats(
         raise RecordError(f"{paths.normalized(name)}: has no record of a dataset; materialize its asset again")
     counts = record.counts
     dropped = Counter({key.partition(".")[2]: count for key, count in counts.items() if key.startswith("dropped.")})
-    parts = splits if splits and name in divided else _normalized_parts(paths, catalog, name)
+    parts = splits if splits and name in divided else _read_normalized(paths, catalog, name)
     return DatasetStats(
         name=name,
         version=record.version,
@@ -114,12 +114,12 @@ def _cells(parts: Iterable[_Part], name: str) -> list[Cell]:
     """Return a cell for every language and split, and one for all of them where they are several."""
     lengths: dict[tuple[str, str], list[_Lengths]] = {}
     for language, split, table in parts:
-        found = _lengths(table, name)
-        if len(found[0]):
-            lengths.setdefault((language, split), []).append(found)
-    cells = [_cell(language, split, found) for (language, split), found in lengths.items()]
+        counted = _lengths(table, name)
+        if len(counted[0]):
+            lengths.setdefault((language, split), []).append(counted)
+    cells = [_cell(language, split, counted) for (language, split), counted in lengths.items()]
     if len(cells) > 1:
-        cells.append(_cell("all", "all", [one for found in lengths.values() for one in found]))
+        cells.append(_cell("all", "all", [pair for counted in lengths.values() for pair in counted]))
     return cells
 
 
@@ -140,7 +140,7 @@ def _lengths(table: Any, name: str) -> _Lengths:
     return pre, post
 
 
-def _split_parts(paths: Paths, catalog: Catalog) -> list[_Part]:
+def _read_splits(paths: Paths, catalog: Catalog) -> list[_Part]:
     parts: list[_Part] = []
     for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
@@ -150,21 +150,21 @@ def _split_parts(paths: Paths, catalog: Catalog) -> list[_Part]:
     return parts
 
 
-def _normalized_parts(paths: Paths, catalog: Catalog, name: str) -> Iterator[_Part]:
+def _read_normalized(paths: Paths, catalog: Catalog, name: str) -> Iterator[_Part]:
     for language in catalog.languages:
         for path in shard_tables(paths.normalized(name), language):
             yield language, "", read_table(path, ["dataset", *_SIDES])
 
 
-def _divided(paths: Paths) -> dict[str, Counter[str]]:
+def _count_left_out(paths: Paths) -> dict[str, Counter[str]]:
     """Return by dataset how many edits the division left out, by reason; every dataset that it knows is there."""
     if not (paths.division / RECORD_NAME).exists():
         return {}
-    found: dict[str, Counter[str]] = {}
+    counts_of: dict[str, Counter[str]] = {}
     for file in load_verified(paths.division, "division").files:
         table = read_table(paths.division / file, ["dataset", "reason"])
         for group in table.group_by(["dataset", "reason"]).aggregate([([], "count_all")]).to_pylist():
-            counts = found.setdefault(group["dataset"], Counter())
+            counts = counts_of.setdefault(group["dataset"], Counter())
             if group["reason"]:
                 counts[group["reason"]] += group["count_all"]
-    return found
+    return counts_of

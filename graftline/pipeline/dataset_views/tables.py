@@ -6,7 +6,7 @@ from rich.filesize import decimal
 
 from graftline.core.record import DatasetRecord
 from graftline.datasets.dvc import DvcExport
-from graftline.pipeline.dataset_views.build import Making
+from graftline.pipeline.dataset_views.build import BuildReport
 from graftline.pipeline.dataset_views.listing import Entry
 from graftline.pipeline.dataset_views.samples import SampledDrop
 from graftline.pipeline.dataset_views.stats import Cell, DatasetStats
@@ -18,7 +18,7 @@ Table = tuple[str, Sequence[str], Sequence[tuple[str, ...]]]
 _SHORT = 12  # digits of a commit that are enough to tell it from another
 
 
-def shelf_table(entries: Sequence[Entry]) -> Table:
+def listing_table(entries: Sequence[Entry]) -> Table:
     """Return one row per dataset."""
     columns = ["dataset", "in use", "reader", "home", "version", "licence", "access", "size", "stored", "rows"]
     return "Datasets", [*columns, "edits", "labels", "left out"], [_shelf_row(entry) for entry in entries]
@@ -42,7 +42,7 @@ def _shelf_row(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def made_table(making: Making) -> Table:
+def build_table(making: BuildReport) -> Table:
     """Return one row per artifact that a command brought up to date."""
     rows = []
     for built in making.built:
@@ -62,14 +62,19 @@ def made_table(making: Making) -> Table:
     return "Artifacts", ["stage", "name", "became", "version", "rows", "left out", "size"], rows
 
 
-def stats_tables(found: Sequence[DatasetStats]) -> list[Table]:
+def stats_tables(datasets: Sequence[DatasetStats]) -> list[Table]:
     """Return what became of the rows, how long the edits are, the licences, and why rows were left out."""
-    became = [(one.name, _short(one.version), *(f"{count:,}" for count in _fates(one)), one.tokenizer) for one in found]
-    cells = [(one.name, *_cell_row(cell)) for one in found for cell in one.cells]
-    licences = [(one.name, *row) for one in found for row in _shares(one.licences)]
-    reasons = [(one.name, *row) for one in found for row in _shares({**one.dropped, **one.duplicates})]
+    became = [
+        (dataset.name, _short(dataset.version), *(f"{count:,}" for count in _fates(dataset)), dataset.tokenizer)
+        for dataset in datasets
+    ]
+    cells = [(dataset.name, *_cell_row(cell)) for dataset in datasets for cell in dataset.cells]
+    licences = [(dataset.name, *row) for dataset in datasets for row in _shares(dataset.licences)]
+    reasons = [
+        (dataset.name, *row) for dataset in datasets for row in _shares({**dataset.dropped, **dataset.duplicates})
+    ]
     columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
-    sides = [f"{side} {what}" for side in ("pre", "post") for what in ("mean", "median", "p95", "max")]
+    sides = [f"{side} {measure}" for side in ("pre", "post") for measure in ("mean", "median", "p95", "max")]
     return [
         ("Datasets", ["dataset", "version", *columns], became),
         ("Edits, and their tokens", ["dataset", "language", "split", "edits", *sides], cells),
@@ -78,33 +83,45 @@ def stats_tables(found: Sequence[DatasetStats]) -> list[Table]:
     ]
 
 
-def verification_table(found: Verification) -> Table:
+def verification_table(verification: Verification) -> Table:
     """Return one row per artifact that is stored."""
     rows = [
-        (one.stage, one.name, one.state, f"{one.files:,}", decimal(one.size_bytes), one.detail)
-        for one in found.findings
-        if one.state == "sound"
+        (finding.stage, finding.name, finding.state, f"{finding.files:,}", decimal(finding.size_bytes), finding.detail)
+        for finding in verification.findings
+        if finding.state == "sound"
     ]
     return "Sound artifacts", ["stage", "name", "state", "files", "size", ""], rows
 
 
 def drops_table(drops: Sequence[SampledDrop]) -> Table:
     """Return one row per drop."""
-    rows = [(one.dataset, one.where, one.reason, one.detail) for one in drops]
+    rows = [(drop.dataset, drop.where, drop.reason, drop.detail) for drop in drops]
     return "Left out", ["dataset", "where", "reason", "detail"], rows
 
 
 def export_table(export: DvcExport) -> Table:
     """Return one row per artifact in the remote."""
     rows = [
-        (one.folder, str(one.files), decimal(one.size_bytes), str(one.copied), "yes" if one.is_changed else "no")
-        for one in export.artifacts
+        (
+            artifact.folder,
+            str(artifact.files),
+            decimal(artifact.size_bytes),
+            str(artifact.copied),
+            "yes" if artifact.is_changed else "no",
+        )
+        for artifact in export.artifacts
     ]
     return f"In {export.remote}", ["folder", "files", "size", "copied objects", ".dvc changed"], rows
 
 
-def _fates(one: DatasetStats) -> tuple[int, ...]:
-    return one.rows_in, one.edits, one.labels, sum(one.dropped.values()), sum(one.duplicates.values())
+def _fates(dataset: DatasetStats) -> tuple[int, ...]:
+    return (
+        dataset.rows_in,
+        dataset.edits,
+        dataset.labels,
+        sum(dataset.dropped.values()),
+        sum(dataset.duplicates.values()),
+    )
 
 
 def _cell_row(cell: Cell) -> tuple[str, ...]:
@@ -115,11 +132,11 @@ def _cell_row(cell: Cell) -> tuple[str, ...]:
 
 def _shares(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
     total = sum(counts.values())
-    return [(what, f"{count:,}", f"{count / total:.1%}") for what, count in counts.items()]
+    return [(name, f"{count:,}", f"{count / total:.1%}") for name, count in counts.items()]
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{what} {count:,}" for what, count in counts.items())
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def _is_loss(key: str) -> bool:
@@ -127,5 +144,5 @@ def _is_loss(key: str) -> bool:
 
 
 def _short(version: str) -> str:
-    head, separator, rest = version.partition("+")
-    return f"{head[:_SHORT]}{separator}{rest}" if len(head) == 40 else version
+    head, separator, suffix = version.partition("+")
+    return f"{head[:_SHORT]}{separator}{suffix}" if len(head) == 40 else version

@@ -61,13 +61,13 @@ def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Verification
     findings = []
     for stage, name, folder, check in _artifacts(paths, catalog, datasets_named(catalog, names)):
         findings.append(_finding(stage, name, folder, check))
-    faults = [one.detail for one in findings if one.state == "faulty"]
+    faults = [finding.detail for finding in findings if finding.state == "faulty"]
     faults += [
-        f"{one.stage} {one.name}: is not stored; run 'graftline datasets {_COMMANDS[one.stage]} {one.name}'"
-        for one in findings
-        if one.state == "missing" and one.name in names
+        f"{finding.stage} {finding.name}: is not stored; run 'graftline datasets {_COMMANDS[finding.stage]} {finding.name}'"
+        for finding in findings
+        if finding.state == "missing" and finding.name in names
     ]
-    if all(one.state == "missing" for one in findings) and not faults:
+    if all(finding.state == "missing" for finding in findings) and not faults:
         raise RecordError(f"{paths.data}: holds no artifact of a dataset; run 'graftline datasets fetch' first")
     return Verification(findings, faults)
 
@@ -79,16 +79,16 @@ _Check = Callable[[], tuple[ArtifactRecord, str]]
 def _artifacts(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Iterator[tuple[str, str, Path, _Check]]:
     for name in names:
         raw = paths.raw(name)
-        yield "raw", name, raw, partial(_checked_raw, raw, catalog.datasets[name])
+        yield "raw", name, raw, partial(_check_raw, raw, catalog.datasets[name])
     for name in names:
         if not catalog.datasets[name].is_evaluation:
             folder = paths.normalized(name)
-            yield "normalized", name, folder, partial(_checked_made, folder, "normalized", {"raw": paths.raw(name)})
+            yield "normalized", name, folder, partial(_check_derived, folder, "normalized", {"raw": paths.raw(name)})
     inputs = {name: paths.normalized(name) for name in catalog.sources}
-    yield "division", "all", paths.division, partial(_checked_made, paths.division, "division", inputs)
+    yield "division", "all", paths.division, partial(_check_derived, paths.division, "division", inputs)
     for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
-        yield "splits", f"{language}/{split}", folder, partial(_checked_split, folder, paths, language)
+        yield "splits", f"{language}/{split}", folder, partial(_check_split, folder, paths, language)
 
 
 def _finding(stage: str, name: str, folder: Path, check: _Check) -> Finding:
@@ -99,11 +99,11 @@ def _finding(stage: str, name: str, folder: Path, check: _Check) -> Finding:
     except RecordError as error:
         return Finding(stage, name, "faulty", str(error), 0, 0)
     return Finding(
-        stage, name, "sound", detail, len(record.files), sum(one.size_bytes for one in record.files.values())
+        stage, name, "sound", detail, len(record.files), sum(file.size_bytes for file in record.files.values())
     )
 
 
-def _checked_made(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[ArtifactRecord, str]:
+def _check_derived(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[ArtifactRecord, str]:
     """Check what was made of `inputs`, and that those which are still stored are the ones it was made of."""
     record = load_verified(folder, kind)
     for name, source in inputs.items():
@@ -112,7 +112,7 @@ def _checked_made(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[Art
     return record, ""
 
 
-def _checked_split(folder: Path, paths: Paths, language: str) -> tuple[ArtifactRecord, str]:
+def _check_split(folder: Path, paths: Paths, language: str) -> tuple[ArtifactRecord, str]:
     """Check a split, and that it was made of the division that is stored now, as far as its language goes."""
     record = load_verified(folder, "splits")
     try:
@@ -131,7 +131,7 @@ def _identity(folder: Path) -> str:
         return ""
 
 
-def _checked_raw(folder: Path, dataset: Dataset) -> tuple[ArtifactRecord, str]:
+def _check_raw(folder: Path, dataset: Dataset) -> tuple[ArtifactRecord, str]:
     record = load_verified(folder, "raw")
     pins = {entry.path: entry for entry in entries(dataset) if entry.sha256 or entry.size_bytes is not None}
     if not isinstance(record, DatasetRecord):

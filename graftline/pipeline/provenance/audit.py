@@ -18,12 +18,12 @@ from graftline.datasets.sources.mirror import is_mirrored
 from graftline.evals.evaluation_file import load_evaluation
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
-from graftline.pipeline.exports import export_fault, export_record, exported_files, is_exported
+from graftline.pipeline.exports import find_export_fault, is_export, list_exports, read_export_record
 from graftline.pipeline.manifests import MANIFESTS, load_manifest
 from graftline.pipeline.settings import load_settings
-from graftline.pipeline.stages.closed_loop import checked_closed_loop
+from graftline.pipeline.stages.closed_loop import check_closed_loop
 from graftline.pipeline.stages.harbor_deployment import deployment_file, deployment_names
-from graftline.pipeline.stages.model_evaluation import contest_names
+from graftline.pipeline.stages.model_evaluation import model_evaluation_names
 from graftline.pipeline.stages.optimized_prompt import prompt_file, prompt_names
 from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox.runner import SandboxSettings
@@ -69,13 +69,13 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     checks += [partial(check_recipe, paths, name) for name in recipe_names(paths)]
     checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
     checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
-    checks += [partial(load_evaluation, paths.contests / f"{name}.yaml") for name in contest_names(paths)]
+    checks += [partial(load_evaluation, paths.contests / f"{name}.yaml") for name in model_evaluation_names(paths)]
     if (paths.configs / "closed_loop.yaml").exists():
-        checks.append(partial(checked_closed_loop, paths))
+        checks.append(partial(check_closed_loop, paths))
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artifact, folder) for folder in _artifacts(paths)]
-        checks += [partial(_check_export, file) for file in exported_files(paths.data)]
+        checks += [partial(_check_export, file) for file in list_exports(paths.data)]
     for check in checks:
         report.checked += 1
         try:
@@ -103,7 +103,7 @@ def _artifacts(paths: Paths) -> list[Path]:
         for path in top.rglob("*")
         if path.is_file()
         and path.suffix != ".dvc"  # of an export; it is beside the artifact, and says of it what DVC wants to know
-        and not is_exported(path)
+        and not is_export(path)
         and not any(path.is_relative_to(paths.data / name) for name in _NO_ARTIFACTS)
         and not any(part.startswith(".") for part in path.relative_to(top).parts)
     ]
@@ -117,5 +117,5 @@ def _check_artifact(folder: Path) -> None:
 
 
 def _check_export(file: Path) -> None:
-    if fault := export_fault(file, export_record(file)):
+    if fault := find_export_fault(file, read_export_record(file)):
         raise RecordError(f"{file}: {fault}; export it again")

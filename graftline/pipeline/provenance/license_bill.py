@@ -14,7 +14,7 @@ from graftline.core.paths import Paths
 from graftline.datasets.catalog import NO_LICENSE
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.provenance.rows import TrainingRow, training_rows
-from graftline.pipeline.provenance.trace import Ancestor, Ancestry
+from graftline.pipeline.provenance.trace import Provenance, ProvenanceNode
 
 Asks = Literal["nothing", "notice", "notice and changes", "share alike", "unknown"]
 
@@ -94,9 +94,11 @@ class LicenseBill:
             {
                 "licence": licence,
                 "asks": ASKS.get(licence, "unknown"),
-                "rows": sum(one.rows for one in self.packages if one.licence == licence),
-                "packages": sum(one.licence == licence for one in self.packages),
-                "datasets": sorted({name for one in self.packages if one.licence == licence for name in one.datasets}),
+                "rows": sum(package.rows for package in self.packages if package.licence == licence),
+                "packages": sum(package.licence == licence for package in self.packages),
+                "datasets": sorted(
+                    {name for package in self.packages if package.licence == licence for name in package.datasets}
+                ),
             }
             for licence in licences
         ]
@@ -104,13 +106,13 @@ class LicenseBill:
     @property
     def unknown(self) -> list[str]:
         """Return what has no licence that is known, one sentence each."""
-        found = [
+        packages = [
             f"{package.name}: {package.licence}, {package.rows} rows; find out its licence, or leave its rows out"
             for package in self.packages
             if package.asks == "unknown"
         ]
         parts = [part for part in self.parts if part.licence in ("", NO_LICENSE)]
-        return found + [f"{part.kind} {part.name}: licence unknown; find out on what terms it is" for part in parts]
+        return packages + [f"{part.kind} {part.name}: licence unknown; find out on what terms it is" for part in parts]
 
     def notices(self) -> list[str]:
         """Return the lines that a NOTICE of the adapter needs."""
@@ -135,17 +137,17 @@ class LicenseBill:
         }
 
 
-def license_bill(paths: Paths, of: Ancestry) -> LicenseBill:
+def license_bill(paths: Paths, provenance: Provenance) -> LicenseBill:
     """Return the bill of the adapter that `of` is about.
 
     Raises:
         RecordError: a file of training data is no JSON lines.
     """
-    rows = training_rows(paths, of)
+    rows = training_rows(paths, provenance)
     of_datasets, of_teachers = Counter(row.dataset for row in rows), Counter(row.teacher for row in rows)
-    parts = [part for one in of.ancestors.values() if (part := _part(one, of_datasets)) is not None]
+    parts = [part for node in provenance.ancestors.values() if (part := _part(node, of_datasets)) is not None]
     parts += [_teacher(paths, name, count) for name, count in of_teachers.most_common() if name]
-    record = of.record
+    record = provenance.record
     return LicenseBill(record.name, record.identity, record.written_at, len(rows), _packages(rows), parts)
 
 
@@ -176,17 +178,17 @@ def _release(row: TrainingRow) -> str:
     return words[0] if words and row.group and place.startswith(row.group) else place
 
 
-def _part(one: Ancestor, rows: Mapping[str, int]) -> Part | None:
-    licence = str(one.facts.get("licence", NO_LICENSE))
-    if one.kind == "raw":
+def _part(node: ProvenanceNode, rows: Mapping[str, int]) -> Part | None:
+    licence = str(node.facts.get("licence", NO_LICENSE))
+    if node.kind == "raw":
         # an evaluation has no rows: edits were only kept away from it
-        count = rows.get(one.name, 0)
-        home = one.facts.get("home") or "no home is known"
-        return Part("dataset", one.name, licence, f"{one.facts.get('version', '')}, {home}", count) if count else None
-    if one.kind == "base_model":
-        digest = str(one.facts.get("digest", ""))
-        detail = f"{one.facts.get('card', one.name)}, sha256 {digest}" if digest else str(one.facts.get("why", ""))
-        return Part("base model", one.name, licence, detail)
+        count = rows.get(node.name, 0)
+        home = node.facts.get("home") or "no home is known"
+        return Part("dataset", node.name, licence, f"{node.facts.get('version', '')}, {home}", count) if count else None
+    if node.kind == "base_model":
+        digest = str(node.facts.get("digest", ""))
+        detail = f"{node.facts.get('card', node.name)}, sha256 {digest}" if digest else str(node.facts.get("why", ""))
+        return Part("base model", node.name, licence, detail)
     return None
 
 
@@ -194,7 +196,7 @@ def _teacher(paths: Paths, name: str, rows: int) -> Part:
     """Return a teacher, whose answers were trained on: of one that is no model of ours the terms are not known."""
     if name in ("induction", "memory"):
         return Part("teacher", name, "Apache-2.0", "rules of Graftline, without a language model", rows)
-    for known, weights in load_models(paths).models.items():
-        if known in name or weights.card.rpartition("/")[2].lower() in name.lower():
+    for model, weights in load_models(paths).models.items():
+        if model in name or weights.card.rpartition("/")[2].lower() in name.lower():
             return Part("teacher", name, weights.licence, f"{weights.card}, sha256 {weights.sha256}", rows)
     return Part("teacher", name, NO_LICENSE, "a served language model that is not in configs/models.yaml", rows)

@@ -51,7 +51,7 @@ def cyclonedx(bill: LicenseBill) -> str:
     bom.components.update((*parts.values(), *packages))
     bom.register_dependency(adapter, [*parts.values(), *packages])
     for name, component in parts.items():
-        own = [one for one, package in zip(packages, bill.packages, strict=True) if name in package.datasets]
+        own = [item for item, package in zip(packages, bill.packages, strict=True) if name in package.datasets]
         bom.register_dependency(component, own)
     return json.dumps(json.loads(JsonV1Dot6(bom).output_as_string()), indent=2, ensure_ascii=False) + "\n"
 
@@ -68,14 +68,18 @@ def _part(part: Part) -> Component:
 
 
 def _package(package: Package) -> Component:
-    asked = [_property("asks", package.asks), *([_property("notice", package.notice)] if package.notice else [])]
+    properties = [_property("asks", package.asks), *([_property("notice", package.notice)] if package.notice else [])]
     return Component(
         name=package.name,
         type=ComponentType.LIBRARY,
         bom_ref=f"package/{package.licence}/{package.name}",
         purl=_purl(package.name),
         licenses=_licences(package.licence),
-        properties=[_property("rows", package.rows), *asked, *(_property("place", place) for place in package.places)],
+        properties=[
+            _property("rows", package.rows),
+            *properties,
+            *(_property("place", place) for place in package.places),
+        ],
     )
 
 

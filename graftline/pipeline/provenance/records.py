@@ -50,7 +50,7 @@ def inputs_of(paths: Paths, record: ArtifactRecord) -> list[Input]:
     """Return the inputs of `record` that are artifacts; the home of a dataset is told by the record itself."""
     if record.kind == "adapter":
         return files_of_run(paths, record.config["config"], record.inputs)
-    return [found for name, identity in record.inputs.items() for found in _input(paths, record, name, identity)]
+    return [input_ for name, identity in record.inputs.items() for input_ in _input(paths, record, name, identity)]
 
 
 def files_of_run(paths: Paths, config: Mapping[str, Any], digests: Mapping[str, str]) -> list[Input]:
@@ -60,20 +60,20 @@ def files_of_run(paths: Paths, config: Mapping[str, Any], digests: Mapping[str, 
 
 
 def _input(paths: Paths, record: ArtifactRecord, name: str, identity: str) -> Iterator[Input]:
-    first, _, rest = name.partition("/")
+    first, _, dataset = name.partition("/")
     language, split = [*record.name.split("/"), ""][:2]
     match record.kind:
         case "normalized":
-            yield Input(name, identity, "raw", paths.raw(rest or record.name))
+            yield Input(name, identity, "raw", paths.raw(dataset or record.name))
         case "division":
             yield Input(name, identity, "normalized", paths.normalized(name))
         case "splits" if first == "division":
             yield Input(name, identity, "division", paths.division, f"{language}.parquet")
         case "splits":
-            yield Input(name, identity, "normalized", paths.normalized(rest), f"{language}-")
+            yield Input(name, identity, "normalized", paths.normalized(dataset), f"{language}-")
         case "synthetic_rules":
-            of = name.partition(".")[2] or language
-            yield Input(name, identity, "splits", paths.partition("processed", of, split))
+            source_language = name.partition(".")[2] or language
+            yield Input(name, identity, "splits", paths.partition("processed", source_language, split))
         case "tasks":
             yield Input(name, identity, name, paths.partition(_SPLIT_SOURCES[name], language, split))
         case "teacher_trajectories":
@@ -92,22 +92,27 @@ _TEACHING = ("teacher", "isolation", "ast_grep")
 
 def facts_of(record: ArtifactRecord) -> dict[str, Any]:
     """Return what a person wants to know of an artifact: counts, licences, versions, and whether its code is ours."""
-    told: dict[str, Any] = {"rows": record.counts.get("rows", record.counts.get("trained_tokens", 0))}
+    facts: dict[str, Any] = {"rows": record.counts.get("rows", record.counts.get("trained_tokens", 0))}
     if isinstance(record, DatasetRecord):
-        told |= {"source": record.source, "version": record.version, "licence": record.license, "sha256": record.sha256}
+        facts |= {
+            "source": record.source,
+            "version": record.version,
+            "licence": record.license,
+            "sha256": record.sha256,
+        }
     if isinstance(record, NormalizedRecord):
-        told |= {"licences": dict(record.licences), "tokenizer": record.tokenizer}
+        facts |= {"licences": dict(record.licences), "tokenizer": record.tokenizer}
     if "home" in record.config:
-        told["home"] = record.config["home"]
-    told |= {key: record.config[key] for key in _TEACHING if key in record.config}
-    told |= {key: record.counts[key] for key in ("verified", "steps", "examples", "solved_before", "solved_after") if key in record.counts}  # fmt: skip
+        facts["home"] = record.config["home"]
+    facts |= {key: record.config[key] for key in _TEACHING if key in record.config}
+    facts |= {key: record.counts[key] for key in ("verified", "steps", "examples", "solved_before", "solved_after") if key in record.counts}  # fmt: skip
     dropped = {name: count for name, count in record.counts.items() if name.startswith(("dropped.", "unsound.", "not_kept."))}  # fmt: skip
     if dropped:
-        told["left_out"] = dropped
-    told["code"] = record.code_version
+        facts["left_out"] = dropped
+    facts["code"] = record.code_version
     if (now := _code_now(record)) and now != record.code_version:
-        told["code_now"] = now
-    return {**told, "written_at": record.written_at}
+        facts["code_now"] = now
+    return {**facts, "written_at": record.written_at}
 
 
 def run_facts(run: TrainingRun) -> dict[str, Any]:
@@ -134,8 +139,8 @@ def base_model_facts(paths: Paths, record: ArtifactRecord, run: TrainingRun | No
     """Return what the adapter is one of: its name, what is known of it, and why that is not what was used."""
     recorded = record.config.get("model") or record.config.get("config", {}).get("model", "")
     name = run.config["model"] if run is not None else recorded
-    known = load_models(paths).models
-    by_digest = next((of for of, weights in known.items() if weights.sha256 == recorded), None)
+    models = load_models(paths).models
+    by_digest = next((model_name for model_name, weights in models.items() if weights.sha256 == recorded), None)
     facts = model_facts(paths, by_digest or name)
     is_as_recorded = by_digest or recorded == name or record.kind != "trained_adapter"
     drift = "" if is_as_recorded else f"was {recorded[:12]}, but configs/models.yaml pins other weights now"
@@ -152,10 +157,10 @@ def model_facts(paths: Paths, name: str) -> dict[str, Any]:
 
 def prompt_facts(paths: Paths, record: ArtifactRecord) -> tuple[str, dict[str, Any], str] | None:
     """Return by which prompt rows or attempts were made, and why it is not what was used; None where there was none."""
-    told = record.config.get("prompt")
-    if told is None or record.kind == "trained_adapter":  # that of its training data, which tells its name
+    recorded = record.config.get("prompt")
+    if recorded is None or record.kind == "trained_adapter":  # that of its training data, which tells its name
         return None
-    named = told if isinstance(told, Mapping) else {"digest": told}
+    named = recorded if isinstance(recorded, Mapping) else {"digest": recorded}
     name = str(named.get("name") or record.config.get("data", {}).get("prompt") or "")
     digest = str(named["digest"])
     if not name:

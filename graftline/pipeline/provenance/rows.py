@@ -27,8 +27,8 @@ from graftline.datasets.ingest import parse_row
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow, Source
 from graftline.datasets.splits import SPLITS
-from graftline.pipeline.exports import stored_attempts
-from graftline.pipeline.provenance.trace import Ancestry
+from graftline.pipeline.exports import read_stored_attempts
+from graftline.pipeline.provenance.trace import Provenance
 from graftline.rollouts.trajectory import Trajectory
 
 _SYNTHETIC = re.compile(r"(?P<template>\w+) on (?P<edit>\S+), ")
@@ -100,31 +100,31 @@ _COUNTED = ("dataset", "language", "licence", "group", "template", "rule", "teac
 
 def standing(rows: Iterable[TrainingRow]) -> Standing:
     """Return the counts of `rows`."""
-    found = Standing(by={name: Counter[str]() for name in _COUNTED})
+    counts = Standing(by={name: Counter[str]() for name in _COUNTED})
     for row in rows:
-        found.rows += 1
-        found.unknown += not row.task_id
+        counts.rows += 1
+        counts.unknown += not row.task_id
         for name in _COUNTED:
             if value := getattr(row, name):
-                found.by[name][value] += 1
+                counts.by[name][value] += 1
         if row.reward is not None:
-            found.reward_sum += row.reward
-            found.rewarded += 1
-    return found
+            counts.reward_sum += row.reward
+            counts.rewarded += 1
+    return counts
 
 
-def training_rows(paths: Paths, of: Ancestry) -> list[TrainingRow]:
+def training_rows(paths: Paths, provenance: Provenance) -> list[TrainingRow]:
     """Return all rows that the adapter was trained on, without the lines of their sources (`with_sources`).
 
     Raises:
         RecordError: a file of training data is no JSON lines.
     """
-    found: list[TrainingRow] = []
-    for file, record in of.training_data.items():
+    collected: list[TrainingRow] = []
+    for file, record in provenance.training_data.items():
         if file.is_file():
-            found += _of_file(paths, file, record)
-    groups = _groups(paths, {row.edit_id for row in found if row.edit_id})
-    return [replace(row, group=groups.get(row.edit_id, "")) for row in found]
+            collected += _of_file(paths, file, record)
+    groups = _groups(paths, {row.edit_id for row in collected if row.edit_id})
+    return [replace(row, group=groups.get(row.edit_id, "")) for row in collected]
 
 
 def with_sources(paths: Paths, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
@@ -133,9 +133,9 @@ def with_sources(paths: Paths, rows: Iterable[TrainingRow]) -> list[TrainingRow]
     Raises:
         ConfigError: configs/datasets.yaml does not fit.
     """
-    known = list(rows)
-    lines = _lines(paths, {row.edit_id for row in known if row.edit_id})
-    return [replace(row, source=lines.get(row.edit_id, "")) for row in known]
+    all_rows = list(rows)
+    lines = _lines(paths, {row.edit_id for row in all_rows if row.edit_id})
+    return [replace(row, source=lines.get(row.edit_id, "")) for row in all_rows]
 
 
 def _of_file(paths: Paths, file: Path, record: ArtifactRecord | None) -> Iterator[TrainingRow]:
@@ -143,29 +143,29 @@ def _of_file(paths: Paths, file: Path, record: ArtifactRecord | None) -> Iterato
     with file.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
-                told = orjson.loads(line)
+                content = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise RecordError(f"{file}: line {number} is no JSON ({error}); write the file again") from None
-            if isinstance(told, dict):
-                yield _row(paths.relative(file), number, told, attempts)
+            if isinstance(content, dict):
+                yield _row(paths.relative(file), number, content, attempts)
 
 
-def _row(file: str, line: int, told: Mapping[str, Any], attempts: Mapping[tuple[str, str, int], Trajectory]) -> TrainingRow:  # fmt: skip
+def _row(file: str, line: int, content: Mapping[str, Any], attempts: Mapping[tuple[str, str, int], Trajectory]) -> TrainingRow:  # fmt: skip
     # a row of a chat names its task; a task names itself
-    task_id = str(told.get("task_id") or told.get("id") or "")
-    origin = str(told.get("origin", ""))
+    task_id = str(content.get("task_id") or content.get("id") or "")
+    origin = str(content.get("origin", ""))
     template, edit_id = "", task_id
-    if told.get("dataset") == "synthetic_rules" and (match := _SYNTHETIC.match(origin)):
+    if content.get("dataset") == "synthetic_rules" and (match := _SYNTHETIC.match(origin)):
         template, edit_id = match["template"], _PIECE.sub("", match["edit"])
-    teacher, number, step = str(told.get("teacher", "")), int(told.get("attempt", 0)), int(told.get("step", 0))
+    teacher, number, step = str(content.get("teacher", "")), int(content.get("attempt", 0)), int(content.get("step", 0))
     row = TrainingRow(
-        file, line, task_id, edit_id, edit_id.partition(":")[0], str(told.get("language", "")),
-        str(told.get("licence") or NO_LICENSE), origin, template, teacher, number, step,
+        file, line, task_id, edit_id, edit_id.partition(":")[0], str(content.get("language", "")),
+        str(content.get("licence") or NO_LICENSE), origin, template, teacher, number, step,
     )  # fmt: skip
     trajectory = attempts.get((task_id, teacher, number))
     if trajectory is None:
         return row
-    action = next((one.model_output.action for one in trajectory.path if one.step == step), None)
+    action = next((taken_step.model_output.action for taken_step in trajectory.path if taken_step.step == step), None)
     rule = "" if action is None else canonical_text(action)
     return replace(row, rule=rule, reward=trajectory.reward.value, cause=trajectory.reward.cause)
 
@@ -174,50 +174,50 @@ def _attempts(paths: Paths, record: ArtifactRecord | None) -> dict[tuple[str, st
     """Return the attempts that rows may be made of; none where they are not what they were."""
     inputs = record.inputs if record else ()
     named = [name.split(".", 3)[1:3] for name in inputs if name.startswith("teacher_trajectories.")]
-    found: dict[tuple[str, str, int], Trajectory] = {}
+    attempts: dict[tuple[str, str, int], Trajectory] = {}
     for split in SPLITS:
         languages = [language for language in LANGUAGES if [language, split] in named]
         if not languages:
             continue
         try:
-            for one in stored_attempts(paths, split, languages):
-                found[one.task_id, one.teacher, one.attempt] = one
+            for attempt in read_stored_attempts(paths, split, languages):
+                attempts[attempt.task_id, attempt.teacher, attempt.attempt] = attempt
         except (RecordError, DataError):
             continue  # told of by the ancestry; the rows stay without rule and reward
-    return found
+    return attempts
 
 
-def _groups(paths: Paths, wanted: set[str]) -> dict[str, str]:
+def _groups(paths: Paths, edit_ids: set[str]) -> dict[str, str]:
     """Return the package or repository of each edit that is wanted, as far as it is in a split."""
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for path in sorted((paths.data / "processed").glob("*/*/edits.parquet")):
-        if len(found) == len(wanted):
+        if len(groups) == len(edit_ids):
             break
         try:
             rows = parquet_rows(path, ("id", "origin_group"))
-            found |= {row["id"]: row["origin_group"] for row in rows if row["id"] in wanted}
+            groups |= {row["id"]: row["origin_group"] for row in rows if row["id"] in edit_ids}
         except ParquetError:
             continue  # told of by the ancestry
-    return found
+    return groups
 
 
-def _lines(paths: Paths, wanted: set[str]) -> dict[str, str]:
+def _lines(paths: Paths, edit_ids: set[str]) -> dict[str, str]:
     """Return file and line of each edit that is wanted, as far as its dataset is here and still says it."""
     catalog = load_yaml(paths.configs / "datasets.yaml", Catalog)
-    found: dict[str, str] = {}
-    for name in sorted({id.partition(":")[0] for id in wanted} & catalog.datasets.keys()):
-        dataset, left = catalog.datasets[name], {id for id in wanted if id.startswith(f"{name}:")}
+    places: dict[str, str] = {}
+    for name in sorted({id.partition(":")[0] for id in edit_ids} & catalog.datasets.keys()):
+        dataset, missing = catalog.datasets[name], {id for id in edit_ids if id.startswith(f"{name}:")}
         source, folder = source_of(dataset.reader), paths.raw(name)
         try:
             for raw in source.rows(folder, dataset, catalog.cleaning.max_line_bytes):
-                for id in _edits(raw, source, name, dataset) & left:
-                    left.discard(id)
-                    found[id] = f"{paths.relative(folder / raw.file)}:{raw.line}"
-                if not left:
+                for id in _edits(raw, source, name, dataset) & missing:
+                    missing.discard(id)
+                    places[id] = f"{paths.relative(folder / raw.file)}:{raw.line}"
+                if not missing:
                     break
         except (DataError, OSError):
             continue  # told of by the ancestry
-    return found
+    return places
 
 
 def _edits(raw: RawRow, source: Source[Any], name: str, dataset: Dataset) -> set[str]:

@@ -16,7 +16,7 @@ from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths, file_name
 from graftline.core.record import RECORD_NAME, ArtifactRecord, load_record, load_verified
 from graftline.pipeline.exports import KIND as EXPORT
-from graftline.pipeline.exports import export_fault, export_record, record_path
+from graftline.pipeline.exports import find_export_fault, read_export_record, record_path
 from graftline.pipeline.provenance.records import (
     Input,
     base_model_facts,
@@ -61,7 +61,7 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
-class Ancestor:
+class ProvenanceNode:
     """One thing on the way, as it was recorded and as it is."""
 
     key: str
@@ -77,7 +77,7 @@ class Ancestor:
 
 
 @dataclass(frozen=True)
-class Ancestry:
+class Provenance:
     """An adapter, and all it came from."""
 
     adapter: Path
@@ -86,33 +86,33 @@ class Ancestry:
     """None where its record is not here."""
     training_data: Mapping[Path, ArtifactRecord | None]
     """The files whose rows were trained on, by all runs on the way, each with the record of what it belongs to."""
-    ancestors: Mapping[str, Ancestor]
+    ancestors: Mapping[str, ProvenanceNode]
     """By key; the adapter is the first."""
 
     @property
     def faults(self) -> list[str]:
         """Return what is not as it was when it was used, one sentence each."""
         broken = (State.ALTERED, State.MISSING, State.UNRECORDED)
-        found = [f"{one.key}: {one.fault}" for one in self.ancestors.values() if one.state in broken]
+        faults = [f"{node.key}: {node.fault}" for node in self.ancestors.values() if node.state in broken]
         drifts = [
-            f"{one.key}: {up.name} {up.drift}" for one in self.ancestors.values() for up in one.parents if up.drift
+            f"{node.key}: {up.name} {up.drift}" for node in self.ancestors.values() for up in node.parents if up.drift
         ]
-        return found + drifts
+        return faults + drifts
 
     def as_dict(self) -> dict[str, Any]:
         """Return what can be written as JSON."""
         shown = [
             {
-                "key": one.key, "kind": one.kind, "name": one.name, "state": str(one.state), "fault": one.fault,
-                "identity": one.identity, "facts": dict(one.facts),
-                "parents": [{"name": up.name, "key": up.key, "drift": up.drift} for up in one.parents],
+                "key": node.key, "kind": node.kind, "name": node.name, "state": str(node.state), "fault": node.fault,
+                "identity": node.identity, "facts": dict(node.facts),
+                "parents": [{"name": up.name, "key": up.key, "drift": up.drift} for up in node.parents],
             }
-            for one in self.ancestors.values()
+            for node in self.ancestors.values()
         ]  # fmt: skip
         return {"adapter": next(iter(self.ancestors)), "ancestors": shown, "faults": self.faults}
 
 
-def ancestry(paths: Paths, adapter: str) -> Ancestry:
+def trace_provenance(paths: Paths, adapter: str) -> Provenance:
     """Return everything that `adapter` came from: the name of a recipe, the id of a run, or a folder.
 
     Raises:
@@ -125,7 +125,7 @@ def ancestry(paths: Paths, adapter: str) -> Ancestry:
         raise ConfigError(f"{paths.relative(folder)}: holds {record.kind!r}, but an adapter was asked for")
     walk = _Walk(paths, record)
     walk.artifact(folder, record.kind)
-    return Ancestry(folder, record, walk.run, walk.training_data(), walk.found)
+    return Provenance(folder, record, walk.run, walk.training_data(), walk.found)
 
 
 def adapter_folder(paths: Paths, adapter: str) -> Path:
@@ -134,24 +134,24 @@ def adapter_folder(paths: Paths, adapter: str) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    known = {path.parent for path in paths.adapters.glob(f"[!.]*/{RECORD_NAME}")}
+    of_lineage = {path.parent for path in paths.adapters.glob(f"[!.]*/{RECORD_NAME}")}
     of_runs = [paths.root / output for output in (OUTPUT, MEMORY_OUTPUT)]
-    downloaded = {path.parent for of in of_runs for path in of.glob(f"[!.]*/{RECORD_NAME}")}
-    for folder in sorted(known | downloaded):
+    downloaded = {path.parent for output_folder in of_runs for path in output_folder.glob(f"[!.]*/{RECORD_NAME}")}
+    for folder in sorted(of_lineage | downloaded):
         if folder.name in (adapter, file_name(adapter)):
             return folder
     for folder in (paths.root / adapter, Path(adapter).expanduser()) if adapter else ():
         if (folder / RECORD_NAME).is_file():
             return folder.resolve()
-    for folder in sorted(known):
+    for folder in sorted(of_lineage):
         if load_record(folder).config.get("run_id") == adapter:
             return folder
-    for of in of_runs:
-        if any(path.stem == adapter for path in (of / "runs").glob("[!.]*.json")):
+    for output_folder in of_runs:
+        if any(path.stem == adapter for path in (output_folder / "runs").glob("[!.]*.json")):
             raise ConfigError(
                 f"run {adapter!r}: its adapter is not here; `graftline train download {adapter}` fetches it"
             )
-    names = ", ".join(sorted(folder.name for folder in known | downloaded)) or "none"
+    names = ", ".join(sorted(folder.name for folder in of_lineage | downloaded)) or "none"
     raise ConfigError(f"adapter {adapter!r} is unknown: name a recipe, a run or a folder; there are {names}")
 
 
@@ -160,7 +160,7 @@ class _Walk:
 
     def __init__(self, paths: Paths, adapter: ArtifactRecord) -> None:
         self._paths, self._adapter = paths, adapter
-        self.found: dict[str, Ancestor] = {}
+        self.found: dict[str, ProvenanceNode] = {}
         self._records: dict[str, ArtifactRecord] = {}
         self._trained_on: dict[Path, None] = {}
         self.run = self._run()
@@ -170,7 +170,7 @@ class _Walk:
         key = self._paths.relative(folder)
         if key in self.found:
             return key
-        record, state, fault = _looked_at(folder, kind)
+        record, state, fault = _inspect(folder, kind)
         return self._with_parents(key, kind, folder.name, record, state, fault)
 
     def training_data(self) -> dict[Path, ArtifactRecord | None]:
@@ -183,28 +183,30 @@ class _Walk:
         self, key: str, kind: str, name: str, record: ArtifactRecord | None, state: State, fault: str
     ) -> str:
         # its place in the order is before what it was made from
-        self.found[key] = Ancestor(key, kind, name, state, fault)
+        self.found[key] = ProvenanceNode(key, kind, name, state, fault)
         if record is None:
             return key
         self._records[key] = record
-        parents = [self._parent(given) for given in inputs_of(self._paths, record)]
+        parents = [self._parent(input_) for input_ in inputs_of(self._paths, record)]
         parents += self._others(record)
-        self.found[key] = Ancestor(
+        self.found[key] = ProvenanceNode(
             key, kind, record.name, state, fault, record.identity, facts_of(record), tuple(parents)
         )
         return key
 
-    def _parent(self, given: Input) -> Parent:
-        if given.name in ("dataset", "sft_dataset"):
-            self._trained_on[given.place if given.kind == "file" else given.place / TRAIN] = None
-        key = self._file(given.place) if given.kind == "file" else self.artifact(given.place, given.kind)
+    def _parent(self, input_: Input) -> Parent:
+        if input_.name in ("dataset", "sft_dataset"):
+            self._trained_on[input_.place if input_.kind == "file" else input_.place / TRAIN] = None
+        key = self._file(input_.place) if input_.kind == "file" else self.artifact(input_.place, input_.kind)
         record = self._records.get(key)
         if record is None:
             # a file without a record is known by its digest all the same
-            is_same = given.kind == "file" and given.place.is_file() and sha256_file(given.place) == given.identity
-            return Parent(given.name, key, "" if is_same or self.found[key].state is State.MISSING else _replaced(""))
-        now = given.identity_of(record)
-        return Parent(given.name, key, "" if now == given.identity else _replaced(now))
+            is_same = input_.kind == "file" and input_.place.is_file() and sha256_file(input_.place) == input_.identity
+            return Parent(
+                input_.name, key, "" if is_same or self.found[key].state is State.MISSING else _describe_replaced("")
+            )
+        now = input_.identity_of(record)
+        return Parent(input_.name, key, "" if now == input_.identity else _describe_replaced(now))
 
     def _file(self, file: Path) -> str:
         """Look at a file that a run was trained on: one of a training set, or an export."""
@@ -214,14 +216,14 @@ class _Walk:
         if key in self.found:
             return key
         try:
-            record = export_record(file)
+            record = read_export_record(file)
         except RecordError as error:
             state = State.MISSING if not file.is_file() else State.UNRECORDED
             if record_path(file).is_file():
                 state = State.ALTERED
-            self.found[key] = Ancestor(key, EXPORT, file.name, state, str(error))
+            self.found[key] = ProvenanceNode(key, EXPORT, file.name, state, str(error))
             return key
-        fault = export_fault(file, record)
+        fault = find_export_fault(file, record)
         state = State.MISSING if not file.is_file() else State.ALTERED if fault else State.SOUND
         return self._with_parents(key, EXPORT, file.name, record, state, fault)
 
@@ -231,51 +233,53 @@ class _Walk:
             if self.run is not None and self.run.run_id == record.config.get("run_id", record.name):
                 yield self._of_run(self.run)
             name, facts, drift = base_model_facts(self._paths, record, self.run)
-            yield self._stated("model", f"model {name}", "base_model", name, facts, drift)
-        if told := prompt_facts(self._paths, record):
-            name, facts, drift = told
-            yield self._stated("prompt", f"prompt {name} {facts['digest'][:8]}", "prompt", name, facts, drift)
+            yield self._add_stated("model", f"model {name}", "base_model", name, facts, drift)
+        if prompt := prompt_facts(self._paths, record):
+            name, facts, drift = prompt
+            yield self._add_stated("prompt", f"prompt {name} {facts['digest'][:8]}", "prompt", name, facts, drift)
 
     def _of_run(self, run: TrainingRun) -> Parent:
         """Look at a run of training: its files, and the runs whose checkpoints it went on from or learnt from."""
         key = f"run {run.run_id}"
         if key not in self.found:
-            self.found[key] = Ancestor(key, "run", run.run_id, State.STATED)
-            parents = [self._parent(given) for given in files_of_run(self._paths, run.config, run.dataset)]
+            self.found[key] = ProvenanceNode(key, "run", run.run_id, State.STATED)
+            parents = [self._parent(input_) for input_ in files_of_run(self._paths, run.config, run.dataset)]
             paths_of = {name: run.config.get(name) for name in ("start_from", "teacher_path")}
             parents += [self._checkpoint(name, path) for name, path in paths_of.items() if path]
             if teacher := run.config.get("teacher_model"):
                 facts = model_facts(self._paths, teacher)
-                parents.append(self._stated("teacher_model", f"model {teacher}", "base_model", teacher, facts))
-            self.found[key] = Ancestor(
+                parents.append(self._add_stated("teacher_model", f"model {teacher}", "base_model", teacher, facts))
+            self.found[key] = ProvenanceNode(
                 key, "run", run.run_id, State.STATED, "", run.config_digest, run_facts(run), tuple(parents)
             )
         return Parent("run", key)
 
     def _checkpoint(self, name: str, path: str) -> Parent:
         for run in self._runs():
-            if path in (run.sampler_path, run.export_path, *(one.path for one in run.checkpoints)):
+            if path in (run.sampler_path, run.export_path, *(checkpoint.path for checkpoint in run.checkpoints)):
                 return Parent(name, self._of_run(run).key)
         fault = "is of no run that is recorded here, so what it was trained on is not known; bring its record here"
-        self.found.setdefault(path, Ancestor(path, "checkpoint", path, State.UNRECORDED, fault))
+        self.found.setdefault(path, ProvenanceNode(path, "checkpoint", path, State.UNRECORDED, fault))
         return Parent(name, path)
 
-    def _stated(
+    def _add_stated(
         self, as_input: str, key: str, kind: str, name: str, facts: Mapping[str, Any], drift: str = ""
     ) -> Parent:
-        self.found.setdefault(key, Ancestor(key, kind, name, State.STATED, "", str(facts.get("digest", "")), facts))
+        self.found.setdefault(
+            key, ProvenanceNode(key, kind, name, State.STATED, "", str(facts.get("digest", "")), facts)
+        )
         return Parent(as_input, key, drift)
 
     def _run(self) -> TrainingRun | None:
-        wanted = self._adapter.config.get("run_id", self._adapter.name)
-        return next((run for run in self._runs() if run.run_id == wanted), None)
+        run_id = self._adapter.config.get("run_id", self._adapter.name)
+        return next((run for run in self._runs() if run.run_id == run_id), None)
 
     def _runs(self) -> Iterator[TrainingRun]:
         for output in (OUTPUT, MEMORY_OUTPUT):
             yield from Runs(self._paths.root / output).all()
 
 
-def _looked_at(folder: Path, kind: str) -> tuple[ArtifactRecord | None, State, str]:
+def _inspect(folder: Path, kind: str) -> tuple[ArtifactRecord | None, State, str]:
     if not folder.is_dir():
         return None, State.MISSING, "is missing; materialize its asset again"
     try:
@@ -289,51 +293,51 @@ def _looked_at(folder: Path, kind: str) -> tuple[ArtifactRecord | None, State, s
     return (record if record.kind == kind else None), State.ALTERED, fault
 
 
-def _replaced(now: str) -> str:
+def _describe_replaced(now: str) -> str:
     return f"was replaced since: what is there now is {now[:12] or 'something else'}"
 
 
 _BROKEN = (State.ALTERED, State.MISSING, State.UNRECORDED)
 
 
-def dot(of: Ancestry) -> str:
+def dot(provenance: Provenance) -> str:
     """Return the graph in the language of Graphviz; what is not as it was is red."""
     lines = ["digraph lineage {", "  rankdir=RL;", '  node [shape=box, fontname="sans-serif", fontsize=10];']
-    for number, one in enumerate(of.ancestors.values()):
-        color = ", color=red" if one.state in _BROKEN else ""
-        lines.append(f'  n{number} [label="{_dot_text(_label(one, chr(10)))}"{color}];')
-    for child, parent, drift in _edges(of):
-        told = ' [color=red, label="replaced"]' if drift else ""
-        lines.append(f"  n{child} -> n{parent}{told};")
+    for number, node in enumerate(provenance.ancestors.values()):
+        color = ", color=red" if node.state in _BROKEN else ""
+        lines.append(f'  n{number} [label="{_dot_text(_label(node, chr(10)))}"{color}];')
+    for child, parent, drift in _edges(provenance):
+        style = ' [color=red, label="replaced"]' if drift else ""
+        lines.append(f"  n{child} -> n{parent}{style};")
     return "\n".join((*lines, "}", ""))
 
 
-def mermaid(of: Ancestry) -> str:
+def mermaid(provenance: Provenance) -> str:
     """Return the graph in the language of Mermaid; what is not as it was is red."""
     lines = ["flowchart RL"]
-    for number, one in enumerate(of.ancestors.values()):
+    for number, node in enumerate(provenance.ancestors.values()):
         lines.append(
-            f'    n{number}["{_mermaid_text(_label(one, chr(10)))}"]{":::broken" if one.state in _BROKEN else ""}'
+            f'    n{number}["{_mermaid_text(_label(node, chr(10)))}"]{":::broken" if node.state in _BROKEN else ""}'
         )
-    for child, parent, drift in _edges(of):
+    for child, parent, drift in _edges(provenance):
         lines.append(f"    n{child} -->{'|replaced|' if drift else ''} n{parent}")
     return "\n".join((*lines, "    classDef broken stroke:red,color:red", ""))
 
 
-def _edges(of: Ancestry) -> Iterator[tuple[int, int, str]]:
-    numbers = {key: number for number, key in enumerate(of.ancestors)}
-    for key, one in of.ancestors.items():
+def _edges(provenance: Provenance) -> Iterator[tuple[int, int, str]]:
+    numbers = {key: number for number, key in enumerate(provenance.ancestors)}
+    for key, node in provenance.ancestors.items():
         drifts: dict[int, str] = {}
-        for parent in one.parents:
+        for parent in node.parents:
             number = numbers[parent.key]
             drifts[number] = drifts.get(number) or parent.drift
         yield from ((numbers[key], number, drift) for number, drift in drifts.items())
 
 
-def _label(one: Ancestor, between: str) -> str:
-    rows = one.facts.get("rows")
+def _label(node: ProvenanceNode, between: str) -> str:
+    rows = node.facts.get("rows")
     counted = f"{rows:,} rows" if isinstance(rows, int) and rows else ""
-    return between.join(part for part in (one.kind, one.name, counted) if part)
+    return between.join(part for part in (node.kind, node.name, counted) if part)
 
 
 def _dot_text(text: str) -> str:

@@ -21,7 +21,7 @@ from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
 from graftline.evals.metrics import Measure, compare
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.settings import stage_code
-from graftline.pipeline.stages.model_evaluation import contest_names, read_attempts
+from graftline.pipeline.stages.model_evaluation import model_evaluation_names, read_attempts
 from graftline.training.recipes.open import load_recipe
 
 RESULTS, REPORT = "results.json", "report.md"
@@ -61,37 +61,38 @@ class ClosedLoopFile(Config):
         ]
 
 
-def closed_loop_steps(lineage: Lineage) -> list[Step]:
+def plan_closed_loop(lineage: Lineage) -> list[Step]:
     """Return what is made for the closed loop, in its order, once all that it names can be had.
 
     Raises:
         ConfigError: a recipe, an evaluation, a contestant, or the fleet or prompt of one is unknown or does not fit.
     """
     # loads what asks models, for whoever only wants to know the assets
-    from graftline.pipeline.solvers import Entrants
+    from graftline.pipeline.solvers import Solvers
 
-    file, contests = checked_closed_loop(lineage.paths)
+    file, contests = check_closed_loop(lineage.paths)
     with ExitStack() as stack:
-        entrants = Entrants(lineage, stack)
+        solvers = Solvers(lineage, stack)
         for entry in (entry for contest in contests.values() for entry in contest.contestants.values()):
             # told now, and not after everything was trained
-            entrants.settings(entry)
+            solvers.settings(entry)
     return file.steps
 
 
 def closed_loop_results(lineage: Lineage) -> Built:
     """Say whether the adapters of the closed loop are better than a larger model, with intervals; only reads evaluations."""
-    file, _ = checked_closed_loop(lineage.paths)
+    file, _ = check_closed_loop(lineage.paths)
     paths = lineage.paths
-    made = {
-        **{f"sft_dataset.{name}": lineage.verified(paths.training_set(name), "sft_dataset") for name in file.recipes},
+    inputs = {
+        **{f"sft_dataset.{name}": lineage.read_input(paths.training_set(name), "sft_dataset") for name in file.recipes},
         **{
-            f"trained_adapter.{name}": lineage.verified(paths.adapter(name), "trained_adapter") for name in file.recipes
+            f"trained_adapter.{name}": lineage.read_input(paths.adapter(name), "trained_adapter")
+            for name in file.recipes
         },
-        **{f"evaluation.{name}": lineage.verified(paths.contest(name), "evaluation") for name in file.evaluations},
+        **{f"evaluation.{name}": lineage.read_input(paths.contest(name), "evaluation") for name in file.evaluations},
     }
     request = Request(
-        "closed_loop", "closed_loop", stage_code("closed_loop"), identities(made), file.model_dump(mode="json")
+        "closed_loop", "closed_loop", stage_code("closed_loop"), identities(inputs), file.model_dump(mode="json")
     )
 
     def make(partial: Path) -> Contents:
@@ -113,13 +114,13 @@ def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[di
         (file.reinforced, file.rival),
     )
     entered = {attempt.contestant for attempt in attempts}
-    asked = [pair for pair in pairs if entered.issuperset(pair)]
-    found = []
-    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in asked):
-        said = compare(attempts, first, second, measure)
-        if said.tasks:
-            found.append({"evaluation": name, "about": about, **said.as_dict()})
-    return found
+    compared_pairs = [pair for pair in pairs if entered.issuperset(pair)]
+    lines = []
+    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in compared_pairs):
+        comparison = compare(attempts, first, second, measure)
+        if comparison.tasks:
+            lines.append({"evaluation": name, "about": about, **comparison.as_dict()})
+    return lines
 
 
 def _page(lines: list[dict[str, Any]]) -> str:
@@ -150,7 +151,7 @@ def _interval(bounds: tuple[float, float] | None) -> str:
 _ROLES = ("base", "candidate", "reinforced", "rival")
 
 
-def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
+def load_closed_loop(paths: Paths) -> ClosedLoopFile | None:
     """Return the file of a root; None where there is none.
 
     Raises:
@@ -160,27 +161,27 @@ def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
     return load_yaml(path, ClosedLoopFile) if path.exists() else None
 
 
-def checked_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, EvaluationFile]]:
+def check_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, EvaluationFile]]:
     """Return the file with the evaluations it names, once every name in it is known to mean something.
 
     Raises:
         ConfigError: there is no such file; a recipe, an evaluation or a contestant is unknown; or one of them does not fit.
     """
     path = paths.configs / "closed_loop.yaml"
-    file, where, known = load_yaml(path, ClosedLoopFile), paths.relative(path), contest_names(paths)
+    file, place, names = load_yaml(path, ClosedLoopFile), paths.relative(path), model_evaluation_names(paths)
     for name in file.recipes:
         if load_recipe(paths, name).data is None:
-            raise ConfigError(f"{where}: recipes: {name!r} has no `data`, so the lineage makes nothing for it")
+            raise ConfigError(f"{place}: recipes: {name!r} has no `data`, so the lineage makes nothing for it")
     for name in file.evaluations:
-        if name not in known:
+        if name not in names:
             raise ConfigError(
-                f"{where}: evaluations: {name!r} is none of configs/evaluations; known: {', '.join(known) or 'none'}"
+                f"{place}: evaluations: {name!r} is none of configs/evaluations; known: {', '.join(names) or 'none'}"
             )
     contests = {name: load_evaluation(paths.contests / f"{name}.yaml") for name in file.evaluations}
-    entered = dict.fromkeys(each for contest in contests.values() for each in contest.contestants)
+    entered = dict.fromkeys(solver for contest in contests.values() for solver in contest.contestants)
     for role in _ROLES:
         if (name := getattr(file, role)) not in entered:
             raise ConfigError(
-                f"{where}: {role}: {name!r} is a contestant of none of the evaluations; known: {', '.join(entered)}"
+                f"{place}: {role}: {name!r} is a contestant of none of the evaluations; known: {', '.join(entered)}"
             )
     return file, contests

@@ -28,19 +28,19 @@ from graftline.pipeline.stages.harbor_deployment import (
     TASKS,
     deployment_file,
     deployment_names,
-    kept_deployment,
+    read_deployment,
     read_rows,
     write_rows,
 )
-from graftline.pipeline.stages.model_evaluation import contest_names
+from graftline.pipeline.stages.model_evaluation import model_evaluation_names
 
 if TYPE_CHECKING:
-    from graftline.pipeline.solvers import Entrants
+    from graftline.pipeline.solvers import Solvers
 
 RESULTS, SUMMARY, REPORT, CALIBRATION = "results.jsonl", "summary.json", "report.md", "calibration.json"
 
 
-def evaluated_names(paths: Paths) -> list[str]:
+def deployment_evaluation_names(paths: Paths) -> list[str]:
     """Return the names of the files in `configs/harbor` that ask for an evaluation."""
     return [name for name in deployment_names(paths) if deployment_file(paths, name).evaluation is not None]
 
@@ -51,7 +51,7 @@ def evaluation_names(paths: Paths) -> list[str]:
     Raises:
         ConfigError: two have the same name.
     """
-    deployments, contests = evaluated_names(paths), contest_names(paths)
+    deployments, contests = deployment_evaluation_names(paths), model_evaluation_names(paths)
     if both := sorted({*deployments} & {*contests}):
         raise ConfigError(
             f"evaluation {both[0]!r}: is in configs/harbor and in configs/evaluations; rename one of the two files"
@@ -59,18 +59,18 @@ def evaluation_names(paths: Paths) -> list[str]:
     return [*deployments, *contests]
 
 
-def evaluation(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
+def evaluation(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Built:
     """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
-    if name in contest_names(lineage.paths):
+    if name in model_evaluation_names(lineage.paths):
         from graftline.pipeline.stages.model_evaluation import contest
 
         return contest(lineage, name, shared)
-    file, settings = _asked_for(lineage.paths, name)
-    record, place = kept_deployment(lineage, name)
-    batch = lineage.verified(lineage.paths.harbor("instances", name), "instance_batch")
+    file, settings = _load_settings(lineage.paths, name)
+    record, place = read_deployment(lineage, name)
+    batch = lineage.read_input(lineage.paths.harbor("instances", name), "instance_batch")
     inputs = {
-        "harbor_deployment": lineage.part_of(lineage.paths.harbor("deployments", name), record, DEPLOYMENT, TASKS),
-        "instance_batch": lineage.part_of(lineage.paths.harbor("instances", name), batch, SEEDS),
+        "harbor_deployment": lineage.read_part(lineage.paths.harbor("deployments", name), record, DEPLOYMENT, TASKS),
+        "instance_batch": lineage.read_part(lineage.paths.harbor("instances", name), batch, SEEDS),
     }
     config = {
         "policy": policy_of(file),
@@ -81,8 +81,8 @@ def evaluation(lineage: Lineage, name: str, shared: "Entrants | None" = None) ->
     is_ours = isinstance(file.environment, Refactoring)
     code = stage_code("evaluation of our tasks" if is_ours else "evaluation")
     folder = lineage.paths.harbor("evaluations", name)
-    lineage.bring(folder)
-    known, after = _known(folder, Request("evaluation", name, code, inputs, config))
+    lineage.pull(folder)
+    known_results, after = _read_known(folder, Request("evaluation", name, code, inputs, config))
     request = Request("evaluation", name, code, inputs, {**config, "after": after})
 
     def make(partial: Path) -> Contents:
@@ -92,27 +92,27 @@ def evaluation(lineage: Lineage, name: str, shared: "Entrants | None" = None) ->
         rollouts = Rollouts(lineage, name, file, settings, place["deployment"], timeout_s, partial)
         calibration = None
         if file.calibration.is_required:
-            calibration = rollouts.calibration(tasks, _calibration(folder) if known else None)
-        missing = [seed for seed in tasks if seed not in known]
+            calibration = rollouts.calibration(tasks, _calibration(folder) if known_results else None)
+        missing = [seed for seed in tasks if seed not in known_results]
         result = rollouts.rewards(missing) if missing else None
-        found = _together(result, known, len(tasks), settings.min_coverage)
-        _check_known(found)
+        merged = _merge(result, known_results, len(tasks), settings.min_coverage)
+        _check_known(merged)
         if calibration is not None:
             calibration.write(partial / CALIBRATION)
-        return _written(partial, name, found, config["policy"], tasks, calibration)
+        return _write(partial, name, merged, config["policy"], tasks, calibration)
 
     return lineage.build(folder, request, make)
 
 
-def _asked_for(paths: Paths, name: str) -> tuple[DeploymentFile, EvaluationSettings]:
+def _load_settings(paths: Paths, name: str) -> tuple[DeploymentFile, EvaluationSettings]:
     file = deployment_file(paths, name)
     if file.evaluation is None:
-        known = ", ".join(evaluated_names(paths)) or "none"
-        raise ConfigError(f"configs/harbor/{name}.yaml: asks for no `evaluation`; those that do: {known}")
+        names = ", ".join(deployment_evaluation_names(paths)) or "none"
+        raise ConfigError(f"configs/harbor/{name}.yaml: asks for no `evaluation`; those that do: {names}")
     return file, file.evaluation
 
 
-def _known(folder: Path, request: Request) -> tuple[dict[int, SeedResult], str]:
+def _read_known(folder: Path, request: Request) -> tuple[dict[int, SeedResult], str]:
     """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
     try:
         record = load_verified(folder, "evaluation")
@@ -122,10 +122,10 @@ def _known(folder: Path, request: Request) -> tuple[dict[int, SeedResult], str]:
     if request.difference(without):
         return {}, ""
     results = [SeedResult.model_validate(row) for row in read_rows(folder / RESULTS)]
-    known = {one.seed: one for one in results if one.reward_valid}
+    valid = {result.seed: result for result in results if result.reward_valid}
     calibration = _calibration(folder)
-    is_whole = len(known) == record.counts["rows"] and (calibration is None or is_known(calibration))
-    return known, str(record.config["after"] if is_whole else record.identity)
+    is_whole = len(valid) == record.counts["rows"] and (calibration is None or is_known(calibration))
+    return valid, str(record.config["after"] if is_whole else record.identity)
 
 
 def _calibration(folder: Path) -> Calibration | None:
@@ -133,56 +133,59 @@ def _calibration(folder: Path) -> Calibration | None:
     return Calibration.read(path) if path.exists() else None
 
 
-def _together(
-    result: EvalResult | None, known: Mapping[int, SeedResult], total: int, min_coverage: float
-) -> EvalResult:
+def _merge(result: EvalResult | None, earlier: Mapping[int, SeedResult], total: int, min_coverage: float) -> EvalResult:
     """Return what a job came to, if one was needed, with what was known before it."""
-    if result is not None and not known:
+    if result is not None and not earlier:
         return result
-    ended = [*known.values(), *(result.seed_results if result else ())]
-    counting = sum(one.reward_valid for one in ended)
+    ended = [*earlier.values(), *(result.seed_results if result else ())]
+    counting = sum(seed_result.reward_valid for seed_result in ended)
     status = EvalStatus.COMPLETED if counting >= min_coverage * total else EvalStatus.COMPLETED_WITH_ERRORS
     job_id, error = (result.job_id, result.error) if result else ("", None)
     return result_of_seeds(job_id, status, ended, total, error)
 
 
-def _check_known(found: EvalResult) -> None:
+def _check_known(result: EvalResult) -> None:
     """See to it that an evaluation says something.
 
     Raises:
         HarborError: it does not.
     """
-    if not found.n_valid:
-        first = next((one.error for one in found.seed_results if one.error), None)
+    if not result.n_valid:
+        first = next((seed_result.error for seed_result in result.seed_results if seed_result.error), None)
         raise HarborError(
-            f"evaluation {found.job_id!r}: none of its {found.num_total} seeds has a reward that counts, so nothing is"
-            f" known ({first or found.error or 'the service does not say why'}); mend that and run again"
+            f"evaluation {result.job_id!r}: none of its {result.num_total} seeds has a reward that counts, so nothing is"
+            f" known ({first or result.error or 'the service does not say why'}); mend that and run again"
         )
 
 
-def _written(
+def _write(
     partial: Path,
     name: str,
-    found: EvalResult,
+    result: EvalResult,
     policy: Mapping[str, Any],
     tasks: Mapping[int, str],
     calibration: Calibration | None,
 ) -> Contents:
-    rows = [{**one.model_dump(mode="json"), "task_id": tasks[one.seed]} for one in found.seed_results]
-    rewards = {tasks[one.seed]: one.reward for one in found.seed_results if one.reward_valid}
+    rows = [
+        {**seed_result.model_dump(mode="json"), "task_id": tasks[seed_result.seed]}
+        for seed_result in result.seed_results
+    ]
+    rewards = {
+        tasks[seed_result.seed]: seed_result.reward for seed_result in result.seed_results if seed_result.reward_valid
+    }
     summary = {
-        "job_id": found.job_id,
-        "status": found.status,
+        "job_id": result.job_id,
+        "status": result.status,
         "policy": dict(policy),
-        "mean_reward": found.mean_reward,
-        "interval": found.interval,
-        "valid": found.n_valid,
-        "infra": found.n_infra,
-        "total": found.num_total,
-        "coverage": found.coverage,
-        "cost_usd": found.total_cost_usd,
-        "tokens": found.total_tokens,
-        "error": found.error,
+        "mean_reward": result.mean_reward,
+        "interval": result.interval,
+        "valid": result.n_valid,
+        "infra": result.n_infra,
+        "total": result.num_total,
+        "coverage": result.coverage,
+        "cost_usd": result.total_cost_usd,
+        "tokens": result.total_tokens,
+        "error": result.error,
         "floor": calibration.floor if calibration else None,
         "ceiling": calibration.ceiling if calibration else None,
         "mean_normalised": calibration.mean_normalised(rewards) if calibration else None,
@@ -190,25 +193,25 @@ def _written(
     write_rows(partial / RESULTS, rows)
     (partial / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
     (partial / REPORT).write_text(evaluation_page(name, summary, rows), "utf-8")
-    return Contents({"rows": found.num_total, "valid": found.n_valid, "infra": found.n_infra, **_causes(found)})
+    return Contents({"rows": result.num_total, "valid": result.n_valid, "infra": result.n_infra, **_causes(result)})
 
 
-def _causes(found: EvalResult) -> dict[str, int]:
-    causes = [f"cause.{one.failure_cause}" for one in found.seed_results if one.failure_cause]
+def _causes(result: EvalResult) -> dict[str, int]:
+    causes = [f"cause.{seed_result.failure_cause}" for seed_result in result.seed_results if seed_result.failure_cause]
     return {cause: causes.count(cause) for cause in sorted(set(causes))}
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Return what a stored evaluation comes to."""
-    found: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
-    return found
+    summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+    return summary
 
 
-def stored_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
+def find_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
     folder = lineage.paths.harbor("evaluations", name)
-    lineage.bring(folder)
-    return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None
+    lineage.pull(folder)
+    return (lineage.read_input(folder, "evaluation"), folder) if folder.exists() else None
 
 
 _MOST_SEEDS = 20
@@ -261,7 +264,7 @@ def causes(rows: Sequence[Mapping[str, Any]]) -> str:
 def lowest(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the seeds to look at first: those without a reward that counts, then those with the least."""
     unknown = [row for row in rows if not row["reward_valid"]]
-    known = sorted((row for row in rows if row["reward_valid"]), key=lambda row: (row["reward"], row["seed"]))
+    valid = sorted((row for row in rows if row["reward_valid"]), key=lambda row: (row["reward"], row["seed"]))
     return plain_table(
         [
             {
@@ -271,7 +274,7 @@ def lowest(rows: Sequence[Mapping[str, Any]]) -> str:
                 "ended as": row["success_status"] or row["status"],
                 "said": row["error"] or "",
             }
-            for row in (*unknown, *known)[:_MOST_SEEDS]
+            for row in (*unknown, *valid)[:_MOST_SEEDS]
         ]
     )
 

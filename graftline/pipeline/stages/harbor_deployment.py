@@ -63,9 +63,9 @@ def deployment_file(paths: Paths, name: str) -> DeploymentFile:
     Raises:
         ConfigError: there is none, or it does not fit.
     """
-    known = deployment_names(paths)
-    if name not in known:
-        raise ConfigError(f"deployment {name!r} is unknown; known in configs/harbor: {', '.join(known) or 'none'}")
+    names = deployment_names(paths)
+    if name not in names:
+        raise ConfigError(f"deployment {name!r} is unknown; known in configs/harbor: {', '.join(names) or 'none'}")
     return load_deployment(paths.configs / "harbor" / f"{name}.yaml")
 
 
@@ -74,9 +74,9 @@ def harbor_deployment(lineage: Lineage, name: str) -> Built:
     file = deployment_file(lineage.paths, name)
     tasks = _tasks_record(lineage, file)
     with TemporaryDirectory(prefix="graftline-") as staging:
-        with mended_in_file(name):
+        with report_in_file(name):
             spec = deployment_spec(file, lineage.paths.root, Path(staging))
-        version = uploaded(lineage.ports.harbor.uploader(), spec)
+        version = upload(lineage.ports.harbor.uploader(), spec)
     place = {"service": place_of(lineage.manifest.harbor), "deployment": version.id}
     inputs = {} if tasks is None else {"tasks": tasks.identity}
     request = Request(
@@ -97,7 +97,7 @@ def harbor_deployment(lineage: Lineage, name: str) -> Built:
 
 
 @contextmanager
-def mended_in_file(name: str) -> Iterator[None]:
+def report_in_file(name: str) -> Iterator[None]:
     """Turn what the SDK says of a spec that is not sound into a fault of the file it was made of."""
     try:
         yield
@@ -105,18 +105,18 @@ def mended_in_file(name: str) -> Iterator[None]:
         raise ConfigError(f"configs/harbor/{name}.yaml: {error}") from None
 
 
-def uploaded(uploader: "HarborDeploymentUploader", spec: "HarborBuildSpec") -> Version:
+def upload(uploader: "HarborDeploymentUploader", spec: "HarborBuildSpec") -> Version:
     """Return the version that `spec` is, uploaded where it is not there, once it is built.
 
     Raises:
         HarborError: the service is not to be had, or the build failed; a failed one is tried once more each time.
     """
-    found = uploader.create_deployment(spec)
-    if found.status == "failed":
-        uploader.trigger_build(found.id)
-    if found.status != "ready":
-        uploader.wait_for_build(found.id, BUILT_WITHIN_S, _POLL_S)
-    return version_of(uploader, found.id)
+    deployment = uploader.create_deployment(spec)
+    if deployment.status == "failed":
+        uploader.trigger_build(deployment.id)
+    if deployment.status != "ready":
+        uploader.wait_for_build(deployment.id, BUILT_WITHIN_S, _POLL_S)
+    return version_of(uploader, deployment.id)
 
 
 def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version:
@@ -125,22 +125,22 @@ def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version
     return read(Version, content, f"deployment {deployment!r}")
 
 
-def kept_deployment(lineage: Lineage, name: str) -> tuple[ArtifactRecord, dict[str, Any]]:
+def read_deployment(lineage: Lineage, name: str) -> tuple[ArtifactRecord, dict[str, Any]]:
     """Return the record of a deployment, and where it is kept.
 
     Raises:
         RecordError: it was never uploaded, or to another service.
     """
     folder = lineage.paths.harbor("deployments", name)
-    record = lineage.verified(folder, "harbor_deployment")
-    found: dict[str, Any] = json.loads((folder / BUILD).read_text("utf-8"))
+    record = lineage.read_input(folder, "harbor_deployment")
+    build: dict[str, Any] = json.loads((folder / BUILD).read_text("utf-8"))
     place = place_of(lineage.manifest.harbor)
-    if found["service"] != place:
+    if build["service"] != place:
         raise RecordError(
-            f"{lineage.paths.relative(folder)}: was uploaded to {found['service']!r}, and the manifest has {place!r};"
+            f"{lineage.paths.relative(folder)}: was uploaded to {build['service']!r}, and the manifest has {place!r};"
             " materialize harbor_deployment again"
         )
-    return record, found
+    return record, build
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -155,11 +155,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _tasks_record(lineage: Lineage, file: DeploymentFile) -> ArtifactRecord | None:
     """Return the record of the tasks that a deployment is made of; None where they are no artifact of the lineage."""
-    made = file.environment
-    if not isinstance(made, Refactoring):
+    environment = file.environment
+    if not isinstance(environment, Refactoring):
         return None
-    path, tasks = lineage.paths.root / made.tasks, lineage.paths.data / "tasks"
-    return lineage.verified(path.parent, "tasks") if path.is_relative_to(tasks) else None
+    path, tasks = lineage.paths.root / environment.tasks, lineage.paths.data / "tasks"
+    return lineage.read_input(path.parent, "tasks") if path.is_relative_to(tasks) else None
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -170,17 +170,17 @@ def instance_batch(lineage: Lineage, name: str) -> Built:
     """Have an instance of every seed that the evaluation of a deployment asks for, of all its tasks where it asks for none."""
     from graftline.harbor.instances import create_harbor_instances
 
-    record, deployment = kept_deployment(lineage, name)
+    record, deployment = read_deployment(lineage, name)
     folder = lineage.paths.harbor("deployments", name)
     tasks = {row["seed"]: row["task_id"] for row in read_rows(folder / TASKS)}
-    seeds = _wanted(deployment_file(lineage.paths, name), name, [*tasks])
-    inputs = {"harbor_deployment": lineage.part_of(folder, record, DEPLOYMENT, TASKS)}
+    seeds = _choose_seeds(deployment_file(lineage.paths, name), name, [*tasks])
+    inputs = {"harbor_deployment": lineage.read_part(folder, record, DEPLOYMENT, TASKS)}
     place = {"service": deployment["service"], "deployment": deployment["deployment"]}
     request = Request("instance_batch", name, stage_code("instance_batch"), inputs, {"seeds": seeds, **place})
 
     def make(partial: Path) -> Contents:
         service = lineage.ports.harbor
-        made = create_harbor_instances(
+        instances = create_harbor_instances(
             deployment["deployment"],
             backend_url=service.url,
             api_key=service.plain_key,
@@ -188,24 +188,27 @@ def instance_batch(lineage: Lineage, name: str) -> Built:
             wait_for_ready=True,
             timeout_s=BUILT_WITHIN_S,
         )
-        ready = [one for one in made if one.status == "ready"]
-        write_rows(partial / SEEDS, [{"seed": one.seed, "task_id": one.task_id} for one in ready])
-        write_rows(partial / INSTANCES, [{"seed": one.seed, "id": one.id, "status": one.status} for one in ready])
+        ready = [instance for instance in instances if instance.status == "ready"]
+        write_rows(partial / SEEDS, [{"seed": instance.seed, "task_id": instance.task_id} for instance in ready])
+        write_rows(
+            partial / INSTANCES,
+            [{"seed": instance.seed, "id": instance.id, "status": instance.status} for instance in ready],
+        )
         return Contents({"rows": len(ready)})
 
     return lineage.build(lineage.paths.harbor("instances", name), request, make)
 
 
-def _wanted(file: DeploymentFile, name: str, known: Sequence[int]) -> list[int]:
-    asked = file.evaluation.seeds if file.evaluation else None
-    seeds = sorted(known if asked is None else set(asked))
+def _choose_seeds(file: DeploymentFile, name: str, task_seeds: Sequence[int]) -> list[int]:
+    configured_seeds = file.evaluation.seeds if file.evaluation else None
+    seeds = sorted(task_seeds if configured_seeds is None else set(configured_seeds))
     if not seeds:
         raise ConfigError(
             f"configs/harbor/{name}.yaml: names no tasks, so that every seed is one; say under evaluation.seeds which"
         )
-    if unknown := sorted(set(seeds) - set(known)) if known else []:
+    if unknown := sorted(set(seeds) - set(task_seeds)) if task_seeds else []:
         raise ConfigError(
-            f"configs/harbor/{name}.yaml: evaluation.seeds: {unknown[0]} stands for no task; there are {len(known)},"
-            f" of the seeds {min(known)} to {max(known)}"
+            f"configs/harbor/{name}.yaml: evaluation.seeds: {unknown[0]} stands for no task; there are {len(task_seeds)},"
+            f" of the seeds {min(task_seeds)} to {max(task_seeds)}"
         )
     return seeds

@@ -31,7 +31,7 @@ from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import rewriter, stage_code
 
 if TYPE_CHECKING:
-    from graftline.pipeline.solvers import Entrants
+    from graftline.pipeline.solvers import Solvers
 
 ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
     "attempts.jsonl",
@@ -42,33 +42,33 @@ ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
 )
 
 
-def contest_file(paths: Paths, name: str) -> EvaluationFile:
+def load_model_evaluation(paths: Paths, name: str) -> EvaluationFile:
     """Return the file called `name`.
 
     Raises:
         ConfigError: there is none, or it does not fit.
     """
-    if name not in contest_names(paths):
-        known = ", ".join(contest_names(paths)) or "none"
-        raise ConfigError(f"{paths.relative(paths.contests)}: holds no evaluation {name!r}; known: {known}")
+    if name not in model_evaluation_names(paths):
+        names = ", ".join(model_evaluation_names(paths)) or "none"
+        raise ConfigError(f"{paths.relative(paths.contests)}: holds no evaluation {name!r}; known: {names}")
     return load_evaluation(paths.contests / f"{name}.yaml")
 
 
-def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
+def contest(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Built:
     """Have the contestants of a file attempt its tasks, and compare them; what is not known is no zero.
 
     Servers that are started for them stay for the next evaluation where they are `shared`.
     """
     # loads what asks models, for whoever only wants to know the assets
-    from graftline.pipeline.solvers import Entrants
+    from graftline.pipeline.solvers import Solvers
 
-    paths, file = lineage.paths, contest_file(lineage.paths, name)
+    paths, file = lineage.paths, load_model_evaluation(lineage.paths, name)
     folder = paths.contest(name)
-    lineage.bring(folder)
+    lineage.pull(folder)
     with ExitStack() as stack:
-        entrants = shared or Entrants(lineage, stack)
-        inputs = {**_task_inputs(lineage, file), **entrants.inputs(file.contestants)}
-        contestants = {each: entrants.settings(entry) for each, entry in file.contestants.items()}
+        solvers = shared or Solvers(lineage, stack)
+        inputs = {**_task_inputs(lineage, file), **solvers.inputs(file.contestants)}
+        contestants = {solver: solvers.settings(entry) for solver, entry in file.contestants.items()}
         config = {
             "tasks": [source.model_dump(mode="json") for source in file.tasks],
             "attempts": file.attempts,
@@ -76,19 +76,19 @@ def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Bu
             **rewriter(lineage.manifest),
         }
         request = Request("evaluation", name, stage_code("contest"), inputs, config)
-        known, after = _known(folder, request)
+        known_attempts, after = _read_known(folder, request)
         request = Request("evaluation", name, request.code_version, inputs, {**config, "after": after})
 
         def make(partial: Path) -> Contents:
             cases = _cases(lineage, file)
-            attempts = list(_attempts(lineage, file, entrants, cases, known, partial, contestants))
-            contents = written(partial, name, file, cases, attempts)
-            return replace(contents, facts=entrants.facts(file.contestants))
+            attempts = list(_attempts(lineage, file, solvers, cases, known_attempts, partial, contestants))
+            contents = write_evaluation(partial, name, file, cases, attempts)
+            return replace(contents, facts=solvers.facts(file.contestants))
 
         return lineage.build(folder, request, make)
 
 
-def written(
+def write_evaluation(
     folder: Path, name: str, file: EvaluationFile, cases: Sequence[Case], attempts: Sequence[Attempt]
 ) -> Contents:
     """Write an evaluation with its pages into `folder`, and return what there is to count."""
@@ -105,16 +105,16 @@ def written(
             "tasks": len(cases),
             "valid": len(attempts) - infra,
             "infra": infra,
-            **{f"solved.{each}": solved[each] for each in sorted(file.contestants)},
+            **{f"solved.{solver}": solved[solver] for solver in sorted(file.contestants)},
         }
     )
 
 
-def stored_contest(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
+def find_model_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
     folder = lineage.paths.contest(name)
-    lineage.bring(folder)
-    return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None
+    lineage.pull(folder)
+    return (lineage.read_input(folder, "evaluation"), folder) if folder.exists() else None
 
 
 def read_attempts(folder: Path) -> list[Attempt]:
@@ -128,33 +128,35 @@ def read_cases(folder: Path) -> list[Case]:
 
 
 def _task_inputs(lineage: Lineage, file: EvaluationFile) -> dict[str, str]:
-    found: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     for source in file.tasks:
-        for key, folder in source_artifacts(source, lineage.paths, lineage.attempted).items():
-            found[key] = lineage.verified(folder, key.partition(".")[0]).identity
+        for key, folder in source_artifacts(source, lineage.paths, lineage.teacher_folders).items():
+            inputs[key] = lineage.read_input(folder, key.partition(".")[0]).identity
         if isinstance(source, PairsSource):
             path = lineage.paths.root / source.path
             if not path.is_file():
                 raise ConfigError(f"tasks.path: {source.path!r} is no file below {lineage.paths.root}; put it there")
-            found[f"pairs.{source.path}"] = sha256_file(path)
-    return found
+            inputs[f"pairs.{source.path}"] = sha256_file(path)
+    return inputs
 
 
 def _cases(lineage: Lineage, file: EvaluationFile) -> list[Case]:
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for source in file.tasks:
-        made = load_cases(source, lineage.paths, lineage.attempted, lambda: lineage.ports.sandbox, lineage.advance)
-        for case in made:
-            found.setdefault(case.id, case)
-    return [*found.values()]
+        loaded = load_cases(
+            source, lineage.paths, lineage.teacher_folders, lambda: lineage.ports.sandbox, lineage.advance
+        )
+        for case in loaded:
+            cases.setdefault(case.id, case)
+    return [*cases.values()]
 
 
 def _attempts(
     lineage: Lineage,
     file: EvaluationFile,
-    entrants: "Entrants",
+    solvers: "Solvers",
     cases: Sequence[Case],
-    known: Sequence[Attempt],
+    known_attempts: Sequence[Attempt],
     journals: Path,
     settings: Mapping[str, Any],
 ) -> Iterator[Attempt]:
@@ -165,14 +167,14 @@ def _attempts(
     is_here = lineage.manifest.sandbox.kind == "memory"
     with grading_workers(0 if is_here else default_workers(), lineage.manifest.sandbox) as grading:
         for name, entry in file.contestants.items():
-            with entrants.opened(name, entry, file.attempts) as contestant:
+            with solvers.open(name, entry, file.attempts) as contestant:
                 made_by = digest(settings[name])
                 yield from run_solver(
-                    name, contestant, cases, grading, file.attempts, journals, made_by, known, lineage.advance
+                    name, contestant, cases, grading, file.attempts, journals, made_by, known_attempts, lineage.advance
                 )
 
 
-def _known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
+def _read_known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
     """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
     try:
         record = load_verified(folder, "evaluation")
@@ -181,8 +183,8 @@ def _known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
     without = record.model_copy(update={"config": {key: v for key, v in record.config.items() if key != "after"}})
     if request.difference(without):
         return [], ""
-    known = [attempt for attempt in read_attempts(folder) if not attempt.is_infra]
-    return known, str(record.config["after"] if len(known) == record.counts["rows"] else record.identity)
+    valid = [attempt for attempt in read_attempts(folder) if not attempt.is_infra]
+    return valid, str(record.config["after"] if len(valid) == record.counts["rows"] else record.identity)
 
 
 def _summary(file: EvaluationFile, attempts: Sequence[Attempt]) -> dict[str, Any]:
@@ -190,19 +192,19 @@ def _summary(file: EvaluationFile, attempts: Sequence[Attempt]) -> dict[str, Any
     return {
         "description": file.description,
         "attempts": file.attempts,
-        "figures": [found.as_dict() for found in summarize(attempts)],
-        "by_language": [found.as_dict() for found in summarize_by(attempts, lambda one: one.language)],
-        "by_class": [found.as_dict() for found in summarize_by(attempts, lambda one: one.edit_class)],
+        "figures": [metrics.as_dict() for metrics in summarize(attempts)],
+        "by_language": [metrics.as_dict() for metrics in summarize_by(attempts, lambda attempt: attempt.language)],
+        "by_class": [metrics.as_dict() for metrics in summarize_by(attempts, lambda attempt: attempt.edit_class)],
         "comparisons": [compare(attempts, first, second).as_dict() for first, second in pairs],
     }
 
 
-def read_contest_summary(folder: Path) -> dict[str, Any]:
+def read_model_evaluation_summary(folder: Path) -> dict[str, Any]:
     """Return what a stored evaluation comes to."""
-    found: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
-    return found
+    summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+    return summary
 
 
-def contest_names(paths: Paths) -> list[str]:
+def model_evaluation_names(paths: Paths) -> list[str]:
     """Return the names of the files, in order."""
     return sorted(path.stem for path in paths.contests.glob("*.yaml"))

@@ -32,7 +32,7 @@ _TOOLS = (
 def normalized(lineage: Lineage, name: str) -> Built:
     """Turn the rows of the dataset called `name` into edits, labels and counted drops."""
     dataset = lineage.dataset(name)
-    raw = lineage.verified(lineage.paths.raw(name), "raw")
+    raw = lineage.read_input(lineage.paths.raw(name), "raw")
     config = {
         "reader": dataset.reader,
         "cleaning": lineage.catalog.cleaning.model_dump(mode="json"),
@@ -52,8 +52,8 @@ def normalized(lineage: Lineage, name: str) -> Built:
 
 
 def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecord, folder: Path) -> Contents:
-    for left in folder.iterdir():  # by a killed run; with another order of units it would not be replaced
-        left.unlink()
+    for leftover in folder.iterdir():  # by a killed run; with another order of units it would not be replaced
+        leftover.unlink()
     source = source_of(dataset.reader)
     cleaning = lineage.catalog.cleaning
     plan = Plan(name, dataset, cleaning, lineage.catalog.decontamination, _evaluations(lineage), folder)
@@ -80,16 +80,16 @@ def _warn_of_no_evaluation(lineage: Lineage) -> None:
 
 def _evaluation_records(lineage: Lineage) -> dict[str, ArtifactRecord]:
     used = {name: dataset for name, dataset in lineage.catalog.used.items() if dataset.is_evaluation}
-    return {f"evaluation/{name}": lineage.verified(lineage.paths.raw(name), "raw") for name in used}
+    return {f"evaluation/{name}": lineage.read_input(lineage.paths.raw(name), "raw") for name in used}
 
 
 def _evaluation_files(lineage: Lineage) -> list[Path]:
     folder = lineage.paths.evaluations
-    found = evaluation_files(folder)
+    files = evaluation_files(folder)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_file() and path not in found and not path.name.startswith(".") and path.suffix != ".md":
+        if path.is_file() and path not in files and not path.name.startswith(".") and path.suffix != ".md":
             raise DataError(f"{path}: cannot be read as an evaluation; expected .jsonl, .jsonl.gz or .parquet")
-    return found
+    return files
 
 
 def _evaluations(lineage: Lineage) -> Evaluations:

@@ -102,10 +102,10 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     file = prompt_file(lineage.paths, name)
     prompt = load_prompt(lineage.paths.configs, file.prompt)
     tasks, record = _tasks(lineage, file)
-    train, validation = divided(tasks, file.train, file.validation)
+    train, validation = split_tasks(tasks, file.train, file.validation)
     manifest = SeedManifest.of([*train, *validation])
     config = {
-        "asked": asked_for(file),
+        "asked": deciding_settings(file),
         "prompt": prompt.digest(),
         "model": lineage.ports.chat_model.name,
         "tasks": digest([task.digest for task in (*train, *validation)]),
@@ -115,10 +115,10 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     request = Request("optimized_prompt", name, stage_code("optimized_prompt"), inputs, config)
 
     def make(partial: Path) -> Contents:
-        outcome = _optimized(lineage, name, file, prompt, manifest, train, validation, partial)
-        known = load_yaml(lineage.paths.configs / PROMPTS_FILE, Prompts)
-        settings = known.prompts[file.prompt]
-        return written(partial, name, settings, known.shots if settings.has_shots else (), outcome)
+        outcome = _optimize(lineage, name, file, prompt, manifest, train, validation, partial)
+        prompts = load_yaml(lineage.paths.configs / PROMPTS_FILE, Prompts)
+        settings = prompts.prompts[file.prompt]
+        return write_outcome(partial, name, settings, prompts.shots if settings.has_shots else (), outcome)
 
     return lineage.build(lineage.paths.prompt(name), request, make)
 
@@ -140,18 +140,18 @@ def front_rows(outcome: Outcome) -> list[dict[str, Any]]:
     """Return a row for every prompt, the best first."""
     front = set(outcome.front)
     rows = []
-    for one in outcome.prompts:
-        score, judged = mean(one.scores), mean(one.validation)
+    for candidate in outcome.prompts:
+        score, judged = mean(candidate.scores), mean(candidate.validation)
         rows.append(
             {
-                "prompt": one.number,
-                "from": ", ".join(map(str, one.parents)) or "-",
-                "by": one.how,
+                "prompt": candidate.number,
+                "from": ", ".join(map(str, candidate.parents)) or "-",
+                "by": candidate.how,
                 "score": None if score is None else round(score, 4),
-                "seeds": len(one.scores),
+                "seeds": len(candidate.scores),
                 "validation": None if judged is None else round(judged, 4),
-                "front": "yes" if one.number in front else "",
-                "best": "yes" if one.number == outcome.best else "",
+                "front": "yes" if candidate.number in front else "",
+                "best": "yes" if candidate.number == outcome.best else "",
             }
         )
     # what is not known is no 0: it stands below all that is
@@ -162,16 +162,16 @@ def front_rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 def page(name: str, outcome: Outcome) -> str:
     """Return what came of an optimization, as Markdown."""
-    found, best = outcome.gain, outcome.best_prompt
+    gain, best = outcome.gain, outcome.best_prompt
     lines = [f"# Prompt `optimized/{name}`", "", f"{outcome.rollouts} rollouts, ended by: {outcome.ending}.", ""]
-    if found is not None:
-        change, interval, seeds = found
+    if gain is not None:
+        change, interval, seeds = gain
         within = f" (95 %: {interval[0]:+.4f} to {interval[1]:+.4f})" if interval is not None else ""
-        where = (
+        caveat = (
             "which had no part in the choice" if outcome.is_held_out else "chosen on these, so expect less of others"
         )
         lines += [
-            f"Against the prompt it was begun with: {change:+.4f}{within}, on {seeds} tasks of both, {where}.",
+            f"Against the prompt it was begun with: {change:+.4f}{within}, on {seeds} tasks of both, {caveat}.",
             "",
         ]
     if outcome.not_judged:
@@ -183,7 +183,9 @@ def page(name: str, outcome: Outcome) -> str:
     return "\n".join(lines) + "\n"
 
 
-def written(partial: Path, name: str, begun_with: PromptSettings, shots: Sequence[Shot], outcome: Outcome) -> Contents:
+def write_outcome(
+    partial: Path, name: str, begun_with: PromptSettings, shots: Sequence[Shot], outcome: Outcome
+) -> Contents:
     """Write what an optimization came to, and return what there is to count.
 
     Raises:
@@ -211,7 +213,7 @@ def written(partial: Path, name: str, begun_with: PromptSettings, shots: Sequenc
     )
 
 
-def _optimized(
+def _optimize(
     lineage: Lineage,
     name: str,
     file: PromptFile,
@@ -229,7 +231,7 @@ def _optimized(
 
     seeds = {entry.task_id: entry.seed for entry in manifest.entries}
     learning = file.learning(
-        prompt, sorted(seeds[one.id] for one in train), sorted(seeds[one.id] for one in validation)
+        prompt, sorted(seeds[task.id] for task in train), sorted(seeds[task.id] for task in validation)
     )
     ports = lineage.ports
     app = refactoring_app_config(
@@ -254,8 +256,8 @@ def _optimized(
 
 
 def _tasks(lineage: Lineage, file: PromptFile) -> tuple[list[Task], ArtifactRecord | None]:
-    path, made = lineage.paths.root / file.tasks, lineage.paths.data / "tasks"
-    record = lineage.verified(path.parent, "tasks") if path.is_relative_to(made) else None
+    path, artifacts = lineage.paths.root / file.tasks, lineage.paths.data / "tasks"
+    record = lineage.read_input(path.parent, "tasks") if path.is_relative_to(artifacts) else None
     return load_tasks(path), record
 
 
@@ -268,7 +270,7 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def kept_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
+def load_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
     """Return the record of an optimized prompt, and what it came to.
 
     Raises:
@@ -309,13 +311,13 @@ def prompt_file(paths: Paths, name: str) -> PromptFile:
     Raises:
         ConfigError: there is none, or it does not fit.
     """
-    known = prompt_names(paths)
-    if name not in known:
-        raise ConfigError(f"prompt {name!r} is unknown; known in configs/prompts: {', '.join(known) or 'none'}")
+    names = prompt_names(paths)
+    if name not in names:
+        raise ConfigError(f"prompt {name!r} is unknown; known in configs/prompts: {', '.join(names) or 'none'}")
     return load_yaml(paths.configs / "prompts" / f"{name}.yaml", PromptFile)
 
 
-def divided(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple[list[Task], list[Task]]:
+def split_tasks(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple[list[Task], list[Task]]:
     """Return tasks to change prompts on, and tasks of other repositories to judge them on; the same for the same tasks.
 
     Raises:
@@ -338,7 +340,7 @@ def divided(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple[lis
     return train[:n_train], validation[:n_validation]
 
 
-def asked_for(file: PromptFile) -> dict[str, Any]:
+def deciding_settings(file: PromptFile) -> dict[str, Any]:
     """Return what of a file decides what is found, as JSON has it."""
     tree: dict[str, Any] = json.loads(file.model_dump_json())
     # how many are asked for at the same time changes nothing but the time it takes

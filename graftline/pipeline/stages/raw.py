@@ -20,10 +20,10 @@ def raw(lineage: Lineage, name: str) -> Built:
     """Fetch the files of the dataset called `name`, unchanged."""
     dataset = lineage.dataset(name)
     revision = lineage.ports.dataset_hub.revision(name, dataset)
-    what = dataset.model_dump(
+    config = dataset.model_dump(
         mode="json", include={"home", "version", "license", "files", "follow", "keep", "packages"}
     )
-    request = Request("raw", name, stage_code("raw", dataset.reader), {"home": revision}, what)
+    request = Request("raw", name, stage_code("raw", dataset.reader), {"home": revision}, config)
     folder = lineage.paths.raw(name)
     # what reads the files fetches them; to say that they are unchanged takes their record alone
     return lineage.build(folder, request, lambda partial: _fetch(lineage, name, dataset, revision, partial), False)
@@ -39,15 +39,15 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
         target = folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         if dataset.keep == "wanted":
-            one, of_file = fetch_usable_rows(hub, name, dataset, file, target, max_line_bytes)
+            fetched_file, of_file = fetch_usable_rows(hub, name, dataset, file, target, max_line_bytes)
             counts.update(of_file)
         else:
             if old is not None and not target.exists() and file.path in old.files:
                 # the home holds what it held: only the code changed
                 with suppress(OSError):  # where there are no links, it is fetched
                     os.link(lineage.paths.raw(name) / file.path, target)
-            one = hub.fetch(name, dataset, file, target, lineage.advance)
-        fetched.append(one)
+            fetched_file = hub.fetch(name, dataset, file, target, lineage.advance)
+        fetched.append(fetched_file)
     is_upstream = all(file.is_upstream for file in fetched)
     sums = sorted(file.sha256 for file in fetched)
     version = revision if dataset.follow else dataset.version
@@ -68,7 +68,7 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
 def _still_good(lineage: Lineage, name: str, revision: str) -> ArtifactRecord | None:
     """Return the record of the raw files, if they are those of `revision`."""
     try:
-        record = lineage.verified(lineage.paths.raw(name), "raw")
+        record = lineage.read_input(lineage.paths.raw(name), "raw")
     except RecordError:
         return None
     return record if record.inputs.get("home") == revision else None

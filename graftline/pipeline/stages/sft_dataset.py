@@ -39,8 +39,8 @@ _TAKEN = (OUTPUT.name, MEMORY_OUTPUT.name)
 
 def lineage_recipes(paths: Paths) -> list[str]:
     """Return the names of the recipes that take part, those that are trained on demand last."""
-    found = {name: config for name in recipe_names(paths) if (config := load_recipe(paths, name)).data is not None}
-    return sorted(found, key=lambda name: found[name].is_on_demand)
+    recipes = {name: config for name in recipe_names(paths) if (config := load_recipe(paths, name)).data is not None}
+    return sorted(recipes, key=lambda name: recipes[name].is_on_demand)
 
 
 def recipes_of_run(paths: Paths) -> list[str]:
@@ -87,8 +87,8 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
     """
     paths, source = lineage.paths, config.data
     if source is None:
-        known = ", ".join(lineage_recipes(paths)) or "none"
-        raise ConfigError(f"recipe {name!r} has no `data`, so the lineage makes nothing for it; known: {known}")
+        names = ", ".join(lineage_recipes(paths)) or "none"
+        raise ConfigError(f"recipe {name!r} has no `data`, so the lineage makes nothing for it; known: {names}")
     if name in _TAKEN:
         raise ConfigError(
             f"recipe {name!r}: {paths.relative(paths.adapter(name))} holds runs; give its file another name"
@@ -110,10 +110,10 @@ def _material(lineage: Lineage, split: Split) -> Material:
 
     def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
         tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
-        shards = [shard for folder in lineage.attempted(language, split) for shard in sealed_shards(folder)]
+        shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
         return {task.id: task for task in tasks}, current_attempts(read_shards(shards), tasks).attempts
 
-    return Material(split, edits, attempts, lineage.ports.sandbox, lineage.counted)
+    return Material(split, edits, attempts, lineage.ports.sandbox, lineage.track)
 
 
 def _inputs(lineage: Lineage, source: Source) -> dict[str, ArtifactRecord]:
@@ -121,20 +121,20 @@ def _inputs(lineage: Lineage, source: Source) -> dict[str, ArtifactRecord]:
     for split, part in product((_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT), parts_of(source)):
         for language in part.languages:
             if not isinstance(part, TrajectorySource):
-                inputs[f"splits.{language}.{split}"] = lineage.verified(
+                inputs[f"splits.{language}.{split}"] = lineage.read_input(
                     lineage.paths.partition("processed", language, split), "splits"
                 )
                 continue
-            inputs[f"tasks.{language}.{split}"] = lineage.verified(
+            inputs[f"tasks.{language}.{split}"] = lineage.read_input(
                 lineage.paths.partition("tasks", language, split), "tasks"
             )
-            for folder in lineage.attempted(language, split):
+            for folder in lineage.teacher_folders(language, split):
                 key = f"teacher_trajectories.{language}.{split}.{folder.name}"
-                inputs[key] = lineage.verified(folder, "teacher_trajectories")
+                inputs[key] = lineage.read_input(folder, "teacher_trajectories")
     return inputs
 
 
-def write_rows(path: Path, found: Iterable[Mapping[str, Any]]) -> None:
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write a JSON object per line."""
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.write_text("".join(lines), "utf-8", newline="")

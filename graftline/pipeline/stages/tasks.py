@@ -19,13 +19,13 @@ _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
     """Keep the edits, real and synthetic, that make sound tasks."""
-    folders = {stage: lineage.paths.partition(where, language, split) for stage, where in _SOURCES.items()}
-    inputs = {stage: lineage.verified(folder, stage) for stage, folder in folders.items()}
+    folders = {stage: lineage.paths.partition(below, language, split) for stage, below in _SOURCES.items()}
+    inputs = {stage: lineage.read_input(folder, stage) for stage, folder in folders.items()}
     request = request_of("tasks", f"{language}/{split}", inputs, rewriter(lineage.manifest))
 
     def make(folder: Path) -> Contents:
         edits = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
-        soundness = validate_tasks(lineage.counted(edits), lineage.ports.sandbox)
+        soundness = validate_tasks(lineage.track(edits), lineage.ports.sandbox)
         write_lines(folder / "tasks.jsonl", soundness.tasks)
         unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
         return Contents({"rows": len(soundness.tasks), **unsound})
@@ -38,9 +38,9 @@ def label_tasks(lineage: Lineage) -> Built:
     folders = {name: lineage.paths.normalized(name) for name in lineage.catalog.sources}
     inputs = {}
     for name, folder in folders.items():
-        record = lineage.verified(folder, "normalized")
+        record = lineage.read_input(folder, "normalized")
         if "labels.jsonl" in record.files:
-            inputs[f"normalized/{name}"] = lineage.part_of(folder, record, "labels.jsonl")
+            inputs[f"normalized/{name}"] = lineage.read_part(folder, record, "labels.jsonl")
     config = {"languages": list(lineage.catalog.languages), "precedence": list(inputs)}
     request = Request("label_tasks", "all", stage_code("label_tasks"), inputs, config)
 
@@ -63,28 +63,30 @@ def label_tasks(lineage: Lineage) -> Built:
 
 def synthetic_rules(lineage: Lineage, language: Language, split: Split) -> Built:
     """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
-    sources = {of: lineage.paths.partition("processed", of, split) for of in lineage.catalog.snippets_of(language)}
+    sources = {
+        code: lineage.paths.partition("processed", code, split) for code in lineage.catalog.snippets_of(language)
+    }
     synthesis = lineage.catalog.synthesis
     inputs = {
-        "splits" if of == language else f"splits.{of}": lineage.verified(source, "splits")
-        for of, source in sources.items()
+        "splits" if code == language else f"splits.{code}": lineage.read_input(source, "splits")
+        for code, source in sources.items()
     }
     config = {"synthesis": synthesis.model_dump(mode="json"), **rewriter(lineage.manifest)}
     request = request_of("synthetic_rules", f"{language}/{split}", inputs, config)
 
     def make(folder: Path) -> Contents:
         edits = [edit for source in sources.values() for edit in read_lines(source / "edits.jsonl", Edit)]
-        made: list[Edit] = []
-        found = synthesize(
+        edits_made: list[Edit] = []
+        synthesized = synthesize(
             edits, language, synthesis.per_partition, synthesis.seed, lineage.ports.sandbox, split,
             synthesis.per_snippet,
         )  # fmt: skip
-        for edit in found:
-            made.append(edit)
-            lineage.advance(len(made), synthesis.per_partition)
-        made.sort(key=lambda edit: edit.id)
-        write_lines(folder / "edits.jsonl", made)
-        families = Counter(tag for edit in made for tag in edit.tags if tag.startswith("template:"))
-        return Contents({"rows": len(made), **{f"rows.{tag}": count for tag, count in sorted(families.items())}})
+        for edit in synthesized:
+            edits_made.append(edit)
+            lineage.advance(len(edits_made), synthesis.per_partition)
+        edits_made.sort(key=lambda edit: edit.id)
+        write_lines(folder / "edits.jsonl", edits_made)
+        families = Counter(tag for edit in edits_made for tag in edit.tags if tag.startswith("template:"))
+        return Contents({"rows": len(edits_made), **{f"rows.{tag}": count for tag, count in sorted(families.items())}})
 
     return lineage.build(lineage.paths.partition("synthetic", language, split), request, make)

@@ -18,7 +18,14 @@ from graftline.core.jsonl import read_lines
 from graftline.core.record import RECORD_NAME, ArtifactRecord
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.manifests import Manifest
-from graftline.pipeline.recipe_models import fetch_served, model_digest, resolved, served, served_weights, store_of
+from graftline.pipeline.recipe_models import (
+    fetch_served_weights,
+    find_served_weights,
+    model_digest,
+    model_name,
+    resolve_checkpoints,
+    store_of,
+)
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import source_of, write_rows
 from graftline.rollouts.answer_grading import GradedAnswer
@@ -44,18 +51,18 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
     config = load_recipe(lineage.paths, name)
     source, prompt = source_of(lineage, config, name)
     folder = lineage.paths.training_set(name)
-    dataset = lineage.verified(folder, "sft_dataset")
+    dataset = lineage.read_input(folder, "sft_dataset")
     inputs = {"sft_dataset": dataset}
     port = lineage.manifest.training_client
     for recipe in recipes_named(config).values():
-        lineage.bring(lineage.paths.adapter(recipe))
+        lineage.pull(lineage.paths.adapter(recipe))
     if config.follows:
-        inputs["trained_adapter"] = lineage.verified(lineage.paths.adapter(config.follows), "trained_adapter")
+        inputs["trained_adapter"] = lineage.read_input(lineage.paths.adapter(config.follows), "trained_adapter")
     runs, store = Runs(lineage.paths.root / output_of(lineage.manifest)), store_of(port, lineage.paths.root)
-    config = resolved(config, lineage.paths, runs, has_checkpoints=port.kind != "memory", store=store)
+    config = resolve_checkpoints(config, lineage.paths, runs, has_checkpoints=port.kind != "memory", store=store)
     settings = {
         "recipe": deciding(config),
-        "model": model_digest(served(port, config), lineage.paths),
+        "model": model_digest(model_name(port, config), lineage.paths),
         "backend": port.kind,
         "prompt": prompt.digest(),
         "run_id": run_id_of(config, lineage.paths.root),
@@ -64,18 +71,18 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
 
     def make(partial: Path) -> Contents:
         tasks = list(read_lines(folder / TASKS, Task))
-        with _opened(lineage, config) as service:
+        with _open_training(lineage, config) as service:
             tokenizer = tokenizer_of(service, port, config, lineage.paths, os.environ)
-            run = _trained(lineage, config, service, tokenizer, partial)
+            run = _train(lineage, config, service, tokenizer, partial)
             questions = Questions(config.renderer, tokenizer)
             before, after = _answers(lineage, config, service, run, questions, prompt, tasks)
-        found = overview(tasks, before, after)
+        scores = overview(tasks, before, after)
         write_rows(partial / SOLVED, rows(tasks, before, after))
-        (partial / EVALUATION).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
-        base = base_of(run, served_weights(port, config, lineage.paths))
-        said = card(run, read_steps(partial / STEPS), base, name, _licences(dataset), page(found), source.prompt)
-        (partial / CARD).write_text(said, "utf-8")
-        return Contents(_counts(run, found), facts=run.computed_with)
+        (partial / EVALUATION).write_text(json.dumps(scores, indent=2) + "\n", "utf-8")
+        base = base_of(run, find_served_weights(port, config, lineage.paths))
+        model_card = card(run, read_steps(partial / STEPS), base, name, _licences(dataset), page(scores), source.prompt)
+        (partial / CARD).write_text(model_card, "utf-8")
+        return Contents(_counts(run, scores), facts=run.computed_with)
 
     return lineage.build(lineage.paths.adapter(name), request, make)
 
@@ -86,13 +93,13 @@ def output_of(manifest: Manifest) -> Path:
 
 
 @contextmanager
-def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[TinkerSDKClient]:
+def _open_training(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[TinkerSDKClient]:
     """Give what trains `config`, as soon as nobody else trains it."""
     paths, port = lineage.paths, lineage.manifest.training_client
     runs = Runs(paths.root / output_of(lineage.manifest))
     run_id = run_id_of(config, paths.root)
     _wait_for_others(lineage, runs, run_id)
-    fetch_served(port, config, paths)
+    fetch_served_weights(port, config, paths)
     run = runs.find(run_id)
     if port.kind == "memory" and run is not None and run.is_over:
         runs.write(run.model_copy(update={"status": "interrupted", "sampler_path": "", "export_path": ""}))
@@ -100,7 +107,7 @@ def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[TinkerSD
         yield service
 
 
-def _trained(
+def _train(
     lineage: Lineage, config: TinkerTrainingConfig, service: TinkerSDKClient, tokenizer: Tokenizer, partial: Path
 ) -> TrainingRun:
     """Bring the run to its end; its adapter and its steps are in the folder `partial` then."""
@@ -118,7 +125,7 @@ def _trained(
         sandbox=lambda: lineage.ports.sandbox,
         on_step=on_step,
     )
-    weights = served_weights(lineage.manifest.training_client, config, lineage.paths)
+    weights = find_served_weights(lineage.manifest.training_client, config, lineage.paths)
     for path in download_adapter(runs, result.run, service, weights).iterdir():
         if path.name not in (RECORD_NAME, CARD):
             shutil.copyfile(path, partial / path.name)
@@ -139,15 +146,15 @@ def _answers(
     """Return what the bare model makes of each task, and what the adapter does."""
     if not tasks:
         return [], []
-    sandbox, found = lineage.ports.sandbox, []
+    sandbox, answers = lineage.ports.sandbox, []
     for which, sampler in (
         ("the bare model", service.sampling_client(base_model=config.model)),
         ("the adapter", service.sampling_client(model_path=run.sampler_path)),
     ):
-        given = solve(service, sampler, tasks, prompt, questions, sandbox, config.answer_tokens, lineage.advance)
-        check_known(given, which)
-        found.append(given)
-    return found[0], found[1]
+        graded = solve(service, sampler, tasks, prompt, questions, sandbox, config.answer_tokens, lineage.advance)
+        check_known(graded, which)
+        answers.append(graded)
+    return answers[0], answers[1]
 
 
 def _wait_for_others(lineage: Lineage, runs: Runs, run_id: str) -> None:
@@ -159,8 +166,8 @@ def _wait_for_others(lineage: Lineage, runs: Runs, run_id: str) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
-def _counts(run: TrainingRun, found: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    whole = found[-1]
+def _counts(run: TrainingRun, scores: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    whole = scores[-1]
     return {
         # of the answers that are kept
         "rows": whole["tasks"],

@@ -28,10 +28,10 @@ from graftline.rollouts.trajectory import Trajectory, attempt_key, tally
 def trajectories(lineage: Lineage, language: Language, split: Split) -> Built:
     """Write the trajectories of all teachers at the tasks of one language and split as Parquet."""
     source = lineage.paths.partition("tasks", language, split)
-    folders = _attempted(lineage, language, split)
+    folders = _find_teacher_folders(lineage, language, split)
     records = {f"teacher_trajectories.{name}": folders[name] for name in folders}
-    inputs = {name: lineage.verified(folder, "teacher_trajectories") for name, folder in records.items()}
-    inputs["tasks"] = lineage.verified(source, "tasks")
+    inputs = {name: lineage.read_input(folder, "teacher_trajectories") for name, folder in records.items()}
+    inputs["tasks"] = lineage.read_input(source, "tasks")
     request = request_of("trajectories", f"{language}/{split}", inputs, {})
 
     def make(partial: Path) -> Contents:
@@ -46,14 +46,14 @@ def trajectories(lineage: Lineage, language: Language, split: Split) -> Built:
     return lineage.build(lineage.paths.partition("trajectories/parquet", language, split), request, make)
 
 
-def _attempted(lineage: Lineage, language: Language, split: Split) -> dict[str, Path]:
+def _find_teacher_folders(lineage: Lineage, language: Language, split: Split) -> dict[str, Path]:
     """Return the folder of every teacher that attempted these tasks, by name.
 
     Raises:
         RecordError: there is none.
     """
-    if found := {path.name: path for path in lineage.attempted(language, split)}:
-        return found
+    if folders := {path.name: path for path in lineage.teacher_folders(language, split)}:
+        return folders
     folder = lineage.paths.partition("trajectories/raw", language, split)
     raise RecordError(
         f"{folder}: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset"
@@ -70,17 +70,17 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
 
     def make(target: Path) -> Contents:
         tasks = list(read_lines(source / "tasks.jsonl", Task))
-        record = _stored(folder, "teacher_trajectories")
+        record = _find_record(folder, "teacher_trajectories")
         earlier = linked_shards(folder, target) if record else []
-        known = latest_by_key(read_shards(earlier))
+        known_attempts = latest_by_key(read_shards(earlier))
         if teacher.uses_feedback:
-            current = _asked(lineage, language, split, made_by, tasks, known)
+            current = _sample(lineage, language, split, made_by, tasks, known_attempts)
         else:
             # another code may come to something else at all of them
             is_same_code = record is not None and record.code_version == request.code_version
             times = times_folder(lineage.paths.logs, language, split) / f"{folder.name}.jsonl"
-            current = _worked_out(lineage, tasks, made_by, known if is_same_code else {}, target, times)
-        added = [trajectory for trajectory in current if known.get(trajectory.key) != trajectory]
+            current = _compute(lineage, tasks, made_by, known_attempts if is_same_code else {}, target, times)
+        added = [trajectory for trajectory in current if known_attempts.get(trajectory.key) != trajectory]
         if added or not earlier:
             write_lines(target / f"shard-{len(earlier) + 1:05}.jsonl", added)
         return Contents(tally(current))
@@ -106,35 +106,38 @@ def _attempts_request(lineage: Lineage, language: Language, split: Split) -> tup
     made_by = digest(config)
     if teacher.uses_feedback:
         config["asking"] = lineage.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
-    inputs = {"tasks": lineage.verified(lineage.paths.partition("tasks", language, split), "tasks")}
+    inputs = {"tasks": lineage.read_input(lineage.paths.partition("tasks", language, split), "tasks")}
     name = f"{language}/{split}/{folder.name}"
     return request_of("teacher_trajectories", name, inputs, config), made_by
 
 
 def _missing_jobs(lineage: Lineage, language: Language, split: Split) -> list[Job]:
     """Return the jobs of the attempts that `teacher_trajectories` would wait for."""
-    from graftline.pipeline.attempts import Partition, missing, stored  # as in `_asked`
+    from graftline.pipeline.attempts import Partition, missing, stored  # as in `_sample`
 
     folder = lineage.paths.attempts(language, split, lineage.ports.teacher.name)
     request, made_by = _attempts_request(lineage, language, split)
-    record = lineage._known(folder)
+    record = lineage._stored_record(folder)
     if record is not None:
         if not request.difference(record):
             return []
-        lineage.bring(folder)
+        lineage.pull(folder)
     partition = Partition(language, split, lineage.ports.teacher, made_by)
     tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
-    known = latest_by_key(read_shards(sealed_shards(folder))) | stored(lineage.paths, partition)
-    return [one.job() for one in missing(tasks, partition, lineage.settings.trajectories.asking, known)]
+    known_attempts = latest_by_key(read_shards(sealed_shards(folder))) | stored(lineage.paths, partition)
+    return [
+        assignment.job()
+        for assignment in missing(tasks, partition, lineage.settings.trajectories.asking, known_attempts)
+    ]
 
 
-def _asked(
+def _sample(
     lineage: Lineage,
     language: Language,
     split: Split,
     made_by: str,
     tasks: Sequence[Task],
-    known: Mapping[str, Trajectory],
+    known_attempts: Mapping[str, Trajectory],
 ) -> list[Trajectory]:
     """Let a teacher that asks a language model attempt what is missing, here or by workers of the queue."""
     # loads all that asking takes, which is much, for whoever only wants to know the assets
@@ -143,27 +146,34 @@ def _asked(
     partition = Partition(language, split, lineage.ports.teacher, made_by)
     settings = lineage.settings.trajectories
     queue = lineage.manifest.queue
-    return ask(tasks, partition, known, settings, queue, lineage.ports, lineage.paths, lineage.advance, lineage.feed)
+    return ask(
+        tasks, partition, known_attempts, settings, queue, lineage.ports, lineage.paths, lineage.advance, lineage.feed
+    )
 
 
-def _worked_out(
-    lineage: Lineage, tasks: Sequence[Task], made_by: str, known: Mapping[str, Trajectory], folder: Path, times: Path
+def _compute(
+    lineage: Lineage,
+    tasks: Sequence[Task],
+    made_by: str,
+    known_attempts: Mapping[str, Trajectory],
+    folder: Path,
+    times: Path,
 ) -> list[Trajectory]:
     """Let a teacher that always comes to the same attempt what is not known, in worker processes."""
     teacher = lineage.ports.teacher.name
     keys = [attempt_key(task.digest, teacher, made_by, 1) for task in tasks]
-    todo = [task for task, key in zip(tasks, keys, strict=True) if key not in known]
-    found = {}
+    todo = [task for task, key in zip(tasks, keys, strict=True) if key not in known_attempts]
+    computed = {}
     for trajectory in collect_many(todo, _attempts(lineage, made_by), folder, times):
-        found[trajectory.key] = trajectory
-        lineage.advance(len(found), len(todo))
-    return [found[key] if key in found else known[key] for key in keys]
+        computed[trajectory.key] = trajectory
+        lineage.advance(len(computed), len(todo))
+    return [computed[key] if key in computed else known_attempts[key] for key in keys]
 
 
 def _attempts(lineage: Lineage, made_by: str) -> Attempts:
     """Return what makes attempts that say by which settings they were made."""
     attempts = lineage.once("attempt_workers", lambda: _workers(lineage))
-    return lambda tasks: (one.model_copy(update={"made_by": made_by}) for one in attempts(tasks))
+    return lambda tasks: (attempt.model_copy(update={"made_by": made_by}) for attempt in attempts(tasks))
 
 
 def _workers(lineage: Lineage) -> Attempts:
@@ -177,7 +187,7 @@ def _workers(lineage: Lineage) -> Attempts:
     return lineage.open_until_end.enter_context(opened)
 
 
-def _stored(folder: Path, kind: str) -> ArtifactRecord | None:
+def _find_record(folder: Path, kind: str) -> ArtifactRecord | None:
     """Return the record of an artifact that is whole; None where there is none."""
     try:
         return load_verified(folder, kind)

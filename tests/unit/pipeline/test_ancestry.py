@@ -12,10 +12,10 @@ from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.datasets.synthetic.families import is_held_out
-from graftline.pipeline.exports import export, export_record, record_path
+from graftline.pipeline.exports import export, read_export_record, record_path
 from graftline.pipeline.provenance.audit import audit
 from graftline.pipeline.provenance.rows import standing, training_rows, with_sources
-from graftline.pipeline.provenance.trace import Ancestry, State, ancestry, dot, mermaid
+from graftline.pipeline.provenance.trace import Provenance, State, dot, mermaid, trace_provenance
 from graftline.training.adapter import download_adapter
 from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from graftline.training.recipes.open import load_recipe
@@ -61,12 +61,12 @@ def adapted(_adapted: Path, tmp_path: Path) -> Paths:
     return Paths(Path(shutil.copytree(_adapted, tmp_path / "adapted")))
 
 
-def states(of: Ancestry) -> dict[str, str]:
+def states(of: Provenance) -> dict[str, str]:
     return {key: str(one.state) for key, one in of.ancestors.items()}
 
 
 def test_an_adapter_of_the_lineage_leads_back_to_the_raw_files(adapted: Paths) -> None:
-    found = ancestry(adapted, "seen")
+    found = trace_provenance(adapted, "seen")
     kinds = [one.kind for one in found.ancestors.values()]
     assert (kinds[0], found.faults) == ("trained_adapter", [])
     assert {*kinds} == {
@@ -83,7 +83,7 @@ def test_an_adapter_of_the_lineage_leads_back_to_the_raw_files(adapted: Paths) -
 @pytest.mark.parametrize("name", ["tiny", "models/adapters/tiny", "the run"])
 def test_an_adapter_is_named_by_recipe_or_folder_or_run(adapted: Paths, name: str) -> None:
     record = load_record(adapted.adapter("tiny"))
-    found = ancestry(adapted, record.config["run_id"] if name == "the run" else name)
+    found = trace_provenance(adapted, record.config["run_id"] if name == "the run" else name)
     assert found.run is not None
     assert found.run.run_id == record.config["run_id"]
     assert adapted.training_set("tiny") / "train.jsonl" in found.training_data
@@ -93,16 +93,16 @@ def test_an_unknown_adapter_is_refused_with_those_that_there_are(adapted: Paths)
     with pytest.raises(
         ConfigError, match=r"adapter 'none' is unknown: name a recipe, a run or a folder; there are exported,"
     ):
-        ancestry(adapted, "none")
+        trace_provenance(adapted, "none")
     shutil.rmtree(adapted.root / MEMORY_OUTPUT / "exported")
     with pytest.raises(ConfigError, match="`graftline train download exported` fetches it"):
-        ancestry(adapted, "exported")
+        trace_provenance(adapted, "exported")
     with pytest.raises(ConfigError, match=r"data/tasks/python/train: holds 'tasks', but an adapter was asked for"):
-        ancestry(adapted, "data/tasks/python/train")
+        trace_provenance(adapted, "data/tasks/python/train")
 
 
 def test_an_adapter_of_an_exported_file_leads_back_as_well(adapted: Paths) -> None:
-    found = ancestry(adapted, "exported")
+    found = trace_provenance(adapted, "exported")
     assert found.faults == []
     assert [one.kind for one in found.ancestors.values()][:2] == ["adapter", "export"]
     sft = found.ancestors["data/exports/sft.jsonl"]
@@ -165,7 +165,7 @@ def altered_record(folder: Path) -> None:
 def test_what_is_no_longer_as_it_was_is_told_and_walked_past(adapted: Paths, damage: str) -> None:
     do, told = DAMAGES[damage]
     do(adapted)
-    found = ancestry(adapted, "seen")
+    found = trace_provenance(adapted, "seen")
     assert [fault for fault in found.faults if fault.startswith(told)], found.faults
     # what is behind a damaged file is looked at all the same
     assert ("data/division" in found.ancestors, "data/processed/python/train" in found.ancestors) == (True, True)
@@ -174,18 +174,18 @@ def test_what_is_no_longer_as_it_was_is_told_and_walked_past(adapted: Paths, dam
 def test_a_file_without_a_record_or_with_that_of_another_is_told(adapted: Paths) -> None:
     file = adapted.root / "data/exports/sft.jsonl"
     altered(file)
-    told = ancestry(adapted, "exported").faults
+    told = trace_provenance(adapted, "exported").faults
     assert "data/exports/sft.jsonl: was altered after it was written" in told
     record_path(file).unlink()
-    one = ancestry(adapted, "exported").ancestors["data/exports/sft.jsonl"]
+    one = trace_provenance(adapted, "exported").ancestors["data/exports/sft.jsonl"]
     assert (one.state, "has no record sft.jsonl.meta.json beside it" in one.fault) == (State.UNRECORDED, True)
     file.unlink()
-    assert ancestry(adapted, "exported").ancestors["data/exports/sft.jsonl"].state == State.MISSING
+    assert trace_provenance(adapted, "exported").ancestors["data/exports/sft.jsonl"].state == State.MISSING
 
 
 def test_a_file_that_was_exported_again_is_not_the_one_that_was_trained_on(adapted: Paths) -> None:
     export(adapted, "sft", adapted.root / "data/exports/sft.jsonl", "large")
-    found = ancestry(adapted, "exported")
+    found = trace_provenance(adapted, "exported")
     assert found.ancestors["data/exports/sft.jsonl"].state == State.SOUND
     [first, second] = found.faults
     assert first.startswith("models/adapters/memory/exported: dataset was replaced since: what is there now is ")
@@ -198,16 +198,16 @@ def test_a_run_that_went_on_from_another_stands_on_what_that_one_was_trained_on(
     config = {**load_recipe(adapted, "tiny").model_dump(mode="json"), "start_from": first.sampler_path}
     runs.write(first.model_copy(update={"run_id": "second", "config": config, "dataset": {}}))
     other_record(adapted.adapter("tiny"), config={**load_record(adapted.adapter("tiny")).config, "run_id": "second"})
-    found = ancestry(adapted, "tiny")
+    found = trace_provenance(adapted, "tiny")
     assert [(up.name, up.key) for up in found.ancestors["run second"].parents] == [("start_from", "run exported")]
     assert sorted(path.name for path in found.training_data) == ["sft.jsonl", "train.jsonl"]
     runs.write(first.model_copy(update={"run_id": "second", "config": {**config, "start_from": "tinker://gone"}}))
-    [lost] = [one for one in ancestry(adapted, "tiny").ancestors.values() if one.kind == "checkpoint"]
+    [lost] = [one for one in trace_provenance(adapted, "tiny").ancestors.values() if one.kind == "checkpoint"]
     assert (lost.state, lost.fault.partition(",")[0]) == (State.UNRECORDED, "is of no run that is recorded here")
 
 
 def test_every_row_leads_to_file_and_line_and_rule_and_reward(adapted: Paths) -> None:
-    rows = with_sources(adapted, training_rows(adapted, ancestry(adapted, "seen")))
+    rows = with_sources(adapted, training_rows(adapted, trace_provenance(adapted, "seen")))
     raw = (adapted.raw("release_pairs") / "release_pairs.jsonl").read_text("utf-8").splitlines()
     for row in rows:
         place, _, line = row.source.rpartition(":")
@@ -222,7 +222,7 @@ def test_every_row_leads_to_file_and_line_and_rule_and_reward(adapted: Paths) ->
 
 
 def test_a_synthetic_row_leads_to_its_template_and_the_edit_it_was_made_on(adapted: Paths) -> None:
-    rows = with_sources(adapted, training_rows(adapted, ancestry(adapted, "tiny")))
+    rows = with_sources(adapted, training_rows(adapted, trace_provenance(adapted, "tiny")))
     assert rows
     assert all(row.task_id.startswith("synthetic:") and row.edit_id.startswith("release_pairs:") for row in rows)
     assert all(row.template and row.source and row.group and not row.rule and row.reward is None for row in rows)
@@ -236,7 +236,7 @@ def test_a_row_without_a_task_is_counted_as_unknown(adapted: Paths) -> None:
     file.write_text(3 * (json.dumps({"messages": turns}) + "\n"), "utf-8")
     write_recipe(adapted.root, "chats", None, dataset="data/chats.jsonl")
     trained(adapted.root, "chats", "chatted")
-    found = ancestry(adapted, "chatted")
+    found = trace_provenance(adapted, "chatted")
     assert found.ancestors["data/chats.jsonl"].state == State.UNRECORDED
     on = standing(training_rows(adapted, found))
     assert (on.rows, on.unknown, on.by["licence"]) == (3, 3, {"NOASSERTION": 3})
@@ -244,7 +244,7 @@ def test_a_row_without_a_task_is_counted_as_unknown(adapted: Paths) -> None:
 
 def test_drawings_have_every_ancestor_and_mark_what_changed(adapted: Paths) -> None:
     altered(adapted.partition("tasks", "python", "train") / "tasks.jsonl")
-    found = ancestry(adapted, "seen")
+    found = trace_provenance(adapted, "seen")
     graph, chart = dot(found), mermaid(found)
     assert graph.startswith("digraph lineage {\n")
     assert (graph.count("[label="), chart.count('"]')) == (len(found.ancestors), len(found.ancestors))
@@ -255,7 +255,7 @@ def test_drawings_have_every_ancestor_and_mark_what_changed(adapted: Paths) -> N
 
 def test_an_export_records_what_it_was_made_of_and_is_checked_with_all_else(adapted: Paths) -> None:
     file = adapted.root / "data/exports/sft.jsonl"
-    record = export_record(file)
+    record = read_export_record(file)
     assert (record.kind, record.name, record.config["format"], record.config["prompt"]["name"]) == ("export", "sft.jsonl", "sft", "brief")  # fmt: skip
     assert record.inputs == {
         "tasks.python.train": load_record(adapted.partition("tasks", "python", "train")).identity,

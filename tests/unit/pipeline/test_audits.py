@@ -97,7 +97,7 @@ def test_a_sound_lineage_answers_every_question_with_nothing(lineage: Lineage) -
         checks.invalid_splits(lineage),
         checks.leaks(lineage),
         checks.invalid_trajectories(lineage),
-        checks.verified_steps(lineage),
+        checks.count_verified_steps(lineage),
     ) == ([], [], [], [], 9)
 
 

@@ -18,9 +18,9 @@ from graftline.pipeline.stages.closed_loop import (
     REPORT,
     RESULTS,
     Step,
-    closed_loop_file,
     closed_loop_results,
-    closed_loop_steps,
+    load_closed_loop,
+    plan_closed_loop,
 )
 from graftline.pipeline.stages.evaluation import evaluation
 from graftline.pipeline.stages.sft_dataset import sft_dataset
@@ -99,7 +99,7 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
     looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
 ) -> None:
     with opened() as lineage:
-        steps = closed_loop_steps(lineage)
+        steps = plan_closed_loop(lineage)
         assert steps == [("trained_adapter", "first"), ("trained_adapter", "second"), ("evaluation", "pairs")]
         assert [is_fresh for step in steps for is_fresh in made_of(lineage, step)] == [True] * 5
         built = closed_loop_results(lineage)
@@ -127,7 +127,7 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
 
 
 def test_a_root_without_the_file_has_no_closed_loop(made: Path) -> None:
-    assert closed_loop_file(Paths(made)) is None
+    assert load_closed_loop(Paths(made)) is None
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_name_that_means_nothing_is_said_before_anything_is_trained(
 ) -> None:
     (looped.configs / "closed_loop.yaml").write_text(json.dumps({**FILE, **changes}), "utf-8")
     with opened() as lineage, pytest.raises(ConfigError, match=said):
-        closed_loop_steps(lineage)
+        plan_closed_loop(lineage)
 
 
 def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
@@ -158,7 +158,7 @@ def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
     contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": asked}
     (looped.configs / "evaluations" / "pairs.yaml").write_text(json.dumps(contest), "utf-8")
     with opened() as lineage, pytest.raises(ConfigError, match="fleet 'nobody' is unknown"):
-        closed_loop_steps(lineage)
+        plan_closed_loop(lineage)
 
 
 def test_results_without_an_adapter_say_what_was_not_made_yet(
@@ -171,4 +171,4 @@ def test_results_without_an_adapter_say_what_was_not_made_yet(
 def test_a_file_that_does_not_fit_says_where(looped: Paths) -> None:
     (looped.configs / "closed_loop.yaml").write_text(json.dumps({**FILE, "recipes": []}), "utf-8")
     with pytest.raises(ConfigError, match="recipes"):
-        closed_loop_file(looped)
+        load_closed_loop(looped)

@@ -21,7 +21,7 @@ from graftline.evals.metrics import summarize
 from graftline.pipeline.deployed_adapter import Standing, adapter_not_worse_than_deployed, deploy, read_deployed
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.solvers import Entrants
+from graftline.pipeline.solvers import Solvers
 from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
 from graftline.pipeline.stages.model_evaluation import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
 from graftline.training.memory import MemoryTrainingService
@@ -398,7 +398,7 @@ def test_another_adapter_in_the_folder_of_a_fleet_is_another_contestant(root: Pa
     entry = ActorsEntry(fleet="smoke", adapter="style")
     found = []
     with opened(root, RIGHT) as lineage, ExitStack() as stack:
-        entrants = Entrants(lineage, stack)
+        entrants = Solvers(lineage, stack)
         for weights in ("", "a", "b"):
             if weights:
                 (root / "data" / "style").mkdir(exist_ok=True)

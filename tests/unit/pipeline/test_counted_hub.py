@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from graftline.datasets.catalog import Dataset, DatasetFile
-from graftline.pipeline.dataset_views.build import CountedHub
+from graftline.pipeline.dataset_views.build import CountingHub
 from graftline.testing.datasets import memory_hub
 
 CONTENT = {"home/a": b"12345", "home/b": b"123"}
@@ -15,7 +15,7 @@ def dataset(*files: DatasetFile) -> Dataset:
 
 def fetched(tmp_path: Path, *files: DatasetFile) -> list[tuple[int, int]]:
     counted: list[tuple[int, int]] = []
-    hub = CountedHub(memory_hub(CONTENT), lambda done, total: None)
+    hub = CountingHub(memory_hub(CONTENT), lambda done, total: None)
     wanted = dataset(*files)
     for file in hub.files("demo", wanted):
         hub.fetch("demo", wanted, file, tmp_path / file.path, lambda done, total: counted.append((done, total)))
@@ -37,7 +37,7 @@ def test_one_file_says_itself_how_large_it_is(tmp_path: Path) -> None:
 
 def test_what_is_streamed_is_counted_as_it_is_read_and_comes_unchanged() -> None:
     counted: list[tuple[int, int]] = []
-    hub = CountedHub(memory_hub(CONTENT), lambda done, total: counted.append((done, total)))
+    hub = CountingHub(memory_hub(CONTENT), lambda done, total: counted.append((done, total)))
     wanted = dataset(DatasetFile(path="a", size_bytes=5), DatasetFile(path="b", size_bytes=3))
     contents = []
     for file in hub.files("demo", wanted):
@@ -49,7 +49,7 @@ def test_what_is_streamed_is_counted_as_it_is_read_and_comes_unchanged() -> None
 
 def test_another_dataset_is_counted_from_nothing(tmp_path: Path) -> None:
     counted: list[tuple[int, int]] = []
-    hub = CountedHub(memory_hub(CONTENT), lambda done, total: None)
+    hub = CountingHub(memory_hub(CONTENT), lambda done, total: None)
     for path in ("a", "b"):
         wanted = dataset(DatasetFile(path=path))
         (file,) = hub.files(path, wanted)

@@ -12,7 +12,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.pipeline import Runtime
-from graftline.pipeline.recipe_models import resolved
+from graftline.pipeline.recipe_models import resolve_checkpoints
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun
 from graftline.training.settings import config_digest
@@ -47,23 +47,23 @@ def trained(paths: Paths, checkpoints: list[CheckpointNote]) -> Runs:
 def test_what_is_followed_is_the_newest_checkpoint_of_its_adapter(paths: Paths) -> None:
     runs = trained(paths, CHECKPOINTS)
     config = load_recipe(paths, "after")
-    found = resolved(config, paths, runs, has_checkpoints=True)
+    found = resolve_checkpoints(config, paths, runs, has_checkpoints=True)
     assert (found.start_from, found.follows) == ("tinker://a/weights/4", "")
     assert config_digest(found) != config_digest(config)
     plain = load_recipe(paths, "first")
-    assert resolved(plain, paths, runs, has_checkpoints=False) is plain
+    assert resolve_checkpoints(plain, paths, runs, has_checkpoints=False) is plain
 
 
 def test_what_cannot_be_followed_says_what_to_do(paths: Paths) -> None:
     config, runs = load_recipe(paths, "after"), Runs(paths.root / OUTPUT)
     with pytest.raises(ConfigError, match="`memory` forgets what it trained; use `local` or `tinker`"):
-        resolved(config, paths, runs, has_checkpoints=False)
+        resolve_checkpoints(config, paths, runs, has_checkpoints=False)
     with pytest.raises(
         ConfigError, match="recipe 'first' has no adapter in models/adapters/first yet; materialize its"
     ):
-        resolved(config, paths, runs, has_checkpoints=True)
+        resolve_checkpoints(config, paths, runs, has_checkpoints=True)
     with pytest.raises(ConfigError, match="the checkpoint that the adapter of 'first' was made of is not known"):
-        resolved(config, paths, trained(paths, []), has_checkpoints=True)
+        resolve_checkpoints(config, paths, trained(paths, []), has_checkpoints=True)
 
 
 @pytest.mark.parametrize("command", ["recipes", "train"])

@@ -22,7 +22,7 @@ from graftline.pipeline.harbor_port import HarborService, LocalHarborConfig, pla
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.provenance.audit import audit
-from graftline.pipeline.stages.evaluation import evaluated_names, evaluation, read_summary
+from graftline.pipeline.stages.evaluation import deployment_evaluation_names, evaluation, read_summary
 from graftline.pipeline.stages.harbor_deployment import (
     deployment_file,
     deployment_names,
@@ -382,7 +382,7 @@ def test_a_deployment_that_cannot_be_made_says_why(root: Path, name: str) -> Non
 def test_names_are_those_of_the_files(root: Path) -> None:
     write_deployment(root, "other", evaluation=None)
     paths = Paths(root)
-    assert (deployment_names(paths), evaluated_names(paths)) == (["other", "tiny"], ["tiny"])
+    assert (deployment_names(paths), deployment_evaluation_names(paths)) == (["other", "tiny"], ["tiny"])
     with opened(root, "test") as lineage, pytest.raises(ConfigError, match=r"'x' is unknown; .*: other, tiny"):
         harbor_deployment(lineage, "x")
 

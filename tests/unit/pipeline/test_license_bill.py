@@ -12,7 +12,7 @@ from graftline.core.record import ArtifactRecord
 from graftline.pipeline.provenance.license_bill import ASKS, LicenseBill, license_bill
 from graftline.pipeline.provenance.license_document import cyclonedx
 from graftline.pipeline.provenance.rows import TrainingRow
-from graftline.pipeline.provenance.trace import Ancestor, Ancestry, State
+from graftline.pipeline.provenance.trace import Provenance, ProvenanceNode, State
 
 RAW = {"licence": "MIT", "version": "1", "home": "data/samples"}
 
@@ -48,18 +48,18 @@ def bill(tmp_path: Path, checkout: Path) -> LicenseBill:
     return license_bill(Paths(tmp_path), of(file))
 
 
-def of(file: Path) -> Ancestry:
+def of(file: Path) -> Provenance:
     record = ArtifactRecord(
         kind="adapter", name="mine", inputs={}, config={}, code_version="0", files={}, counts={},
         written_at="2024-05-01T12:00:00+00:00",
     ).with_identity()  # fmt: skip
 
-    def stated(key: str, kind: str, facts: Mapping[str, Any]) -> Ancestor:
-        return Ancestor(key, kind, key, State.STATED, facts=facts)
+    def stated(key: str, kind: str, facts: Mapping[str, Any]) -> ProvenanceNode:
+        return ProvenanceNode(key, kind, key, State.STATED, facts=facts)
 
     model = {"licence": "Apache-2.0", "digest": "ab" * 32, "card": "maker/base"}
     ancestors = [stated("pairs", "raw", RAW), stated("untouched", "raw", RAW), stated("base", "base_model", model)]
-    return Ancestry(file.parent, record, None, {file: None}, {one.key: one for one in ancestors})
+    return Provenance(file.parent, record, None, {file: None}, {one.key: one for one in ancestors})
 
 
 def test_rows_are_counted_by_licence_package_and_dataset(bill: LicenseBill) -> None:

@@ -20,7 +20,7 @@ from graftline.llm.servers.processes import fleet_status
 from graftline.llm.servers.supervisor import read_state, state_path
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.solvers import Entrants
+from graftline.pipeline.solvers import Solvers
 from graftline.pipeline.stages.model_evaluation import contest, read_attempts
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
@@ -69,7 +69,7 @@ def test_evaluations_that_share_it_ask_one_server_which_stops_after_the_last(fle
     paths = Paths(fleet_root)
     with ExitStack() as stack:
         lineage = opened(fleet_root, stack)
-        entrants = Entrants(lineage, stack.enter_context(ExitStack()))
+        entrants = Solvers(lineage, stack.enter_context(ExitStack()))
 
         first = contest(lineage, "first", entrants)
         process = server(paths)
@@ -89,7 +89,7 @@ def test_servers_start_anew_for_an_adapter_that_they_do_not_have(fleet_root: Pat
     write(fleet_root, {"model": {**SERVED["model"], "adapter": "style"}}, name="second")
     with ExitStack() as stack:
         lineage = opened(fleet_root, stack)
-        entrants = Entrants(lineage, stack.enter_context(ExitStack()))
+        entrants = Solvers(lineage, stack.enter_context(ExitStack()))
         bare = contest(lineage, "first", entrants)
         before = server(paths)
         configure(fleet_root, adapters=["data/style"])

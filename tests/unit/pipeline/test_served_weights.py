@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.core.paths import Paths
-from graftline.pipeline.recipe_models import served_weights
+from graftline.pipeline.recipe_models import find_served_weights
 from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
 from graftline.training.settings import TinkerTrainingConfig
 
@@ -24,5 +24,5 @@ from graftline.training.settings import TinkerTrainingConfig
 )
 def test_an_adapter_is_one_of_the_weights_that_were_really_trained(checkout: Path, port: Any, card: str | None) -> None:
     config = TinkerTrainingConfig(recipe="sl_basic", model="smollm2-135m", dataset="data/rows.jsonl")
-    weights = served_weights(port, config, Paths(checkout))
+    weights = find_served_weights(port, config, Paths(checkout))
     assert (weights and weights.card) == card

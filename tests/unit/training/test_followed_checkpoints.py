@@ -13,7 +13,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME
-from graftline.pipeline.recipe_models import resolved
+from graftline.pipeline.recipe_models import resolve_checkpoints
 from graftline.training.adapter import CONFIG, WEIGHTS, download_adapter
 from graftline.training.local.checkpoints import CheckpointStore, utc_now
 from graftline.training.recipes.distill import DistillConfig
@@ -53,8 +53,10 @@ class Followed:
     def train(self, config: TinkerTrainingConfig) -> TrainingRun:
         return train_on_tinker(config, root=self.paths.root, service=self.client).run
 
-    def resolved(self, store: Path | None = None) -> TinkerTrainingConfig:
-        return resolved(load_recipe(self.paths, "after"), self.paths, self.runs, has_checkpoints=True, store=store)
+    def resolve_checkpoints(self, store: Path | None = None) -> TinkerTrainingConfig:
+        return resolve_checkpoints(
+            load_recipe(self.paths, "after"), self.paths, self.runs, has_checkpoints=True, store=store
+        )
 
     def expire(self, path: str) -> None:
         """Have the checkpoint at `path` be one whose time was over a day ago."""
@@ -95,12 +97,12 @@ def test_a_run_goes_on_from_an_adapter_of_another_machine(followed: Followed) ->
 
 def test_the_adapter_of_a_recipe_teaches(followed: Followed) -> None:
     config = DistillConfig(model="tiny-qwen3", dataset="data/train.jsonl", teacher_recipe="tiny")
-    taught = resolved(config, followed.paths, followed.runs, has_checkpoints=True)
+    taught = resolve_checkpoints(config, followed.paths, followed.runs, has_checkpoints=True)
     assert isinstance(taught, DistillConfig)
     assert (taught.teacher_path, taught.teacher_recipe) == (followed.first.sampler_path, "")
     store = CheckpointStore(followed.server.root)
     store.delete(store.parse(followed.first.sampler_path))
-    resolved(config, followed.paths, followed.runs, has_checkpoints=True, store=followed.server.root)
+    resolve_checkpoints(config, followed.paths, followed.runs, has_checkpoints=True, store=followed.server.root)
     restored = store.files(store.parse(followed.first.sampler_path))
     for name in (WEIGHTS, CONFIG):
         assert (restored / name).read_bytes() == (followed.adapter / name).read_bytes()
