@@ -16,7 +16,7 @@ from assets.training import NAMES, RECIPES
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.pipeline.recipe_models import resolved
+from graftline.pipeline.recipe_models import resolve_checkpoints
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.training.recipes.open import load_recipe
@@ -92,7 +92,7 @@ def _look(artifacts: Artifacts, tinker: TinkerResource, recipe: str) -> _Seen | 
     output = output_of(artifacts.wired(tinker))
     runs = Runs(paths.root / output)
     try:
-        config = resolved(config, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)
+        config = resolve_checkpoints(config, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)
     except ConfigError:
         return None  # what it goes on from is not there, so neither is a run of it
     run_id = run_id_of(config, paths.root)

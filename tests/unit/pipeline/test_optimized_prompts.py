@@ -23,13 +23,13 @@ from graftline.pipeline.stages.optimized_prompt import (
     BEST,
     PAGE,
     PROMPT,
-    divided,
     front_rows,
     optimized_prompt,
     page,
     prompt_file,
     prompt_names,
     read_outcome,
+    split_tasks,
 )
 from graftline.prompts.outcome import JudgedPrompt, Outcome
 from graftline.prompts.proposers import MISTAKES
@@ -149,12 +149,12 @@ def test_what_is_there_is_left_and_another_file_makes_another_prompt(lineage: Li
 
 def test_tasks_are_judged_on_other_repositories_than_prompts_are_changed_on() -> None:
     tasks = [task(number) for number in range(18)]
-    train, validation = divided(tasks, 8, 4)
+    train, validation = split_tasks(tasks, 8, 4)
     assert (len(train), len(validation)) == (8, 4)
     assert not {one.group for one in train} & {one.group for one in validation}
-    assert divided(tasks[::-1], 8, 4) == (train, validation)
+    assert split_tasks(tasks[::-1], 8, 4) == (train, validation)
     with pytest.raises(DataError, match="18 tasks of 6 repositories"):
-        divided(tasks, 16, 4)
+        split_tasks(tasks, 16, 4)
 
 
 @pytest.mark.parametrize(
