@@ -116,7 +116,7 @@ class Cleaning(Config):
 
 
 class Splitting(Config):
-    """How edits are divided; see `datasets.split`."""
+    """How edits are divided; see `datasets.splits`."""
 
     seed: int = 0
     train: float = Field(default=0.8, gt=0, lt=1)

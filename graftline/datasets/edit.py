@@ -150,7 +150,7 @@ NORMALIZED: Mapping[str, Column] = {
     "signature": "bytes",
 }
 """Of the normalized edits of one language: what the splits show, the length of the edit's line in the JSONL file beside
-it, and what edits are compared by (see `datasets.division`)."""
+it, and what edits are compared by (see `datasets.deduplicate`)."""
 
 DROPS: Mapping[str, Column] = {
     "dataset": "word",

@@ -160,12 +160,11 @@ _CHANGED = {
         *("raw release_pairs", "normalized release_pairs"),
         *("raw package_releases", "normalized package_releases"),
     },
-    "datasets/readers/commits": {
+    "datasets/readers/commitpackft": {
         *("raw commitpackft", "normalized commitpackft"),
         *("raw editpackft", "normalized editpackft"),
     },
-    "datasets/patches": {"raw agentpack", "normalized agentpack"},
-    "datasets/similarity": {"division", "splits"},
+    "datasets/deduplicate": {"division", "splits"},
     "rollouts/exports/parquet": {"trajectories"},
 }
 _PROGRAM = """
