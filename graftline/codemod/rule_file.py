@@ -107,7 +107,7 @@ def slug(action: PatternAction | RuleAction) -> str:
 
 
 def read_rules(text: str, source: str) -> tuple[FileRule, ...]:
-    """Return the rules of a file that `written` or a person wrote; `source` stands before every fault.
+    """Return the rules of a file that `format_rules` or a person wrote; `source` stands before every fault.
 
     Raises:
         DataError: it holds no rule, or one that is no action, names no language, or has examples of another form.

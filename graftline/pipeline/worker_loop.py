@@ -103,7 +103,7 @@ def spool(paths: Paths, language: str, split: str, teacher: str) -> Path:
 
 
 class SavedSteps:
-    """The steps of one attempt in the state store, a `trajectories.collect.Progress`; `count` is called with new ones."""
+    """The steps of one attempt in the state store, a `rollouts.collect.Progress`; `count` is called with new ones."""
 
     def __init__(
         self, states: StateStore, assignment: AttemptJob, code_version: str, count: Callable[[TrajectoryStep], None]
@@ -151,7 +151,7 @@ class SavedSteps:
 
 
 class AttemptMaker:
-    """Does the jobs of a queue; a handler of `jobs.worker.work`, to be called by several threads.
+    """Does the jobs of a queue; a handler of `rollouts.queue.worker.run_worker`, to be called by several threads.
 
     `counted` is told what was spent after every attempt that was stored, before its job ends. `code_version` is that of
     the code that makes attempts: what another one saved of them is not resumed. `redact` takes secrets out of reasons.
@@ -252,7 +252,7 @@ class AttemptMaker:
 
 
 class WorkMetrics:
-    """Tells the figures what the worker does; an observer of `jobs.worker.work`."""
+    """Tells the figures what the worker does; an observer of `rollouts.queue.worker.run_worker`."""
 
     def __init__(self, metrics: Metrics, ended: Callable[[JobOutcome], None] = lambda outcome: None) -> None:
         self._metrics, self._ended = metrics, ended

@@ -109,7 +109,7 @@ def latest_by_key(trajectories: Iterable[Trajectory]) -> dict[str, Trajectory]:
     return {trajectory.key: trajectory for trajectory in trajectories}
 
 
-def linked_shards(source: Path, folder: Path) -> list[Path]:
+def link_shards(source: Path, folder: Path) -> list[Path]:
     """Give `folder` the sealed shards of `source` too, and return them there: what was written once stays as it is."""
     linked = []
     for shard in sealed_shards(source):

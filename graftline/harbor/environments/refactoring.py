@@ -1,6 +1,6 @@
 """The refactoring environment: one task for each seed, a teacher or a served model that acts, the sandbox, our own grading.
 
-A rollout is an attempt as `trajectories.collect` makes it, and its reward that of the trajectory. What the sandbox or the
+A rollout is an attempt as `rollouts.collect` makes it, and its reward that of the trajectory. What the sandbox or the
 model's server could not answer has no reward; a text that is nearer to the wanted one has a part of it.
 """
 

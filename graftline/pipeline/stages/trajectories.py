@@ -20,7 +20,7 @@ from graftline.rollouts.collect import collect_with_retry
 from graftline.rollouts.collect_many import Attempts, collect_many, times_folder, worker_attempts
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.rollouts.queue.base import Job
-from graftline.rollouts.shards import current_attempts, latest_by_key, linked_shards, read_shards, sealed_shards
+from graftline.rollouts.shards import current_attempts, latest_by_key, link_shards, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory, attempt_key, tally
 
@@ -71,7 +71,7 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
     def make(target: Path) -> Contents:
         tasks = list(read_lines(source / "tasks.jsonl", Task))
         record = _find_record(folder, "teacher_trajectories")
-        earlier = linked_shards(folder, target) if record else []
+        earlier = link_shards(folder, target) if record else []
         known_attempts = latest_by_key(read_shards(earlier))
         if teacher.uses_feedback:
             current = _sample(lineage, language, split, made_by, tasks, known_attempts)

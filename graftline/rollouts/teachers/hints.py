@@ -1,5 +1,5 @@
 """Hints of the critic: why ast-grep refuses an action, what is nearest to a pattern without a match, and which pattern
-would match more (`teachers.wider` makes those that are tried).
+would match more (`wider` makes those that are tried).
 
 A hint knows the action and the text before it, never the target. What might match instead is tried in the sandbox.
 """
