@@ -262,14 +262,14 @@ def test_what_another_one_wrote_in_between_is_not_lost(tmp_path: Path, monkeypat
     path = tmp_path / "state.sqlite"
     with StateStore(path) as ours, StateStore(path) as others:
         ours.update("a", StateUpdate(history=["first"]))
-        merged = State.merged
+        apply = State.apply
 
-        def merged_late(state: State, *arguments: Any) -> State:
-            monkeypatch.setattr(State, "merged", merged)
+        def apply_late(state: State, *arguments: Any) -> State:
+            monkeypatch.setattr(State, "apply", apply)
             others.update("a", StateUpdate(history=["second"]))
-            return merged(state, *arguments)
+            return apply(state, *arguments)
 
-        monkeypatch.setattr(State, "merged", merged_late)
+        monkeypatch.setattr(State, "apply", apply_late)
         stored = ours.update("a", StateUpdate(history=["third"]))
 
         assert stored == others.load("a") == State(history=("first", "second", "third"))
