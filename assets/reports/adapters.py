@@ -57,7 +57,7 @@ def adapter_report(evaluations: Sequence[str]) -> dg.AssetsDefinition:
 
 def _report(lineage: Lineage, evaluations: Sequence[str]) -> Built:
     adapters = _stored(lineage, {name: lineage.paths.adapter(name) for name in lineage_recipes(lineage.paths)})
-    judged = _stored(lineage, {name: lineage.paths.contest(name) for name in evaluations})
+    judged = _stored(lineage, {name: lineage.paths.evaluation(name) for name in evaluations})
     inputs = {
         **{f"trained_adapter.{name}": record.identity for name, record in adapters.items()},
         **{f"evaluation.{name}": record.identity for name, record in judged.items()},
@@ -133,7 +133,7 @@ def _judged(lineage: Lineage, evaluation: str) -> list[dict[str, Any]]:
             "95 % interval": "-" if one.interval is None else f"{one.interval[0]:.0%} to {one.interval[1]:.0%}",
             "coverage": f"{one.coverage:.0%}",
         }
-        for one in summarize(read_attempts(lineage.paths.contest(evaluation)))
+        for one in summarize(read_attempts(lineage.paths.evaluation(evaluation)))
     ]
 
 

@@ -60,7 +60,7 @@ def list_(paths: "Paths", as_json: bool) -> None:
 
     evaluation_names(paths)
     solvers = {name: [*load_model_evaluation(paths, name).contestants] for name in model_evaluation_names(paths)}
-    folders = {name: paths.contest(name) for name in solvers}
+    folders = {name: paths.evaluation(name) for name in solvers}
     for name in deployment_evaluation_names(paths):
         solvers[name], folders[name] = ["the deployment"], paths.harbor("evaluations", name)
     stored = {name: _describe_stored(folder) for name, folder in folders.items()}

@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 class ArtifactStore(Protocol):
-    """Keeps artifacts. Safe to use from several threads and processes."""
+    """Keeps artifacts. Safe to use from several threads and processes; every method raises BoundaryError where it fails."""
 
     @property
     def label(self) -> str:
@@ -41,15 +41,10 @@ class ArtifactStore(Protocol):
 
         Raises:
             RecordError: what is there is no record.
-            BoundaryError: the store failed.
         """
 
     def names(self, below: str) -> list[str]:
-        """Return the names of the artifacts in the folder `below` and in folders of it, sorted.
-
-        Raises:
-            BoundaryError: the store failed.
-        """
+        """Return the names of the artifacts in the folder `below` and in folders of it, sorted."""
 
     def publish(self, name: str, folder: Path, record: ArtifactRecord) -> None:
         """Keep the artifact whose files are in `folder` under `name`: its files first, its record last.

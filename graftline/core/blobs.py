@@ -52,11 +52,11 @@ class BlobStore:
         self._objects = objects
 
     def put(self, name: str, source: Path) -> Blob:
-        """Keep the content of the file `source` under `name`, instead of what was there.
+        """Keep the content of the file `source` under `name`, instead of what was there; half an object is never visible.
 
         Raises:
             DataError: `name` cannot be one, or `source` cannot be read or was altered meanwhile.
-            BoundaryError: the store failed; what it had under `name` may be gone, and half an object is never visible.
+            BoundaryError: the store failed; what it had under `name` may be gone.
         """
         blob = _hash_source(_check_name(name), source)
         with self._objects.wrap_errors(name):
@@ -92,11 +92,7 @@ class BlobStore:
         return blob
 
     def find(self, name: str) -> Blob | None:
-        """Return the object called `name`, None if there is none.
-
-        Raises:
-            DataError, BoundaryError: as `get`.
-        """
+        """Return the object called `name`, None if there is none."""
         line = self._objects.read(_check_name(name) + _CHECKSUM_SUFFIX)
         size_bytes = None if line is None else self._objects.size_bytes(name)
         if line is None or size_bytes is None:
@@ -107,11 +103,7 @@ class BlobStore:
         return Blob(name, size_bytes, checksum)
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Return the bytes of every object whose name begins with `prefix`, by name, sorted.
-
-        Raises:
-            BoundaryError: the store failed.
-        """
+        """Return the bytes of every object whose name begins with `prefix`, by name, sorted."""
         sizes = self._objects.sizes(prefix)
         return {name: size_bytes for name, size_bytes in sizes.items() if f"{name}{_CHECKSUM_SUFFIX}" in sizes}
 
@@ -188,7 +180,7 @@ def upload_new(
 
         # a bucket's client holds 100 MB in memory and more for each file
         with ThreadPoolExecutor(4) as threads:
-            futures = [threads.submit(upload, path) for path in _sealed_files(folder, is_sealed)]
+            futures = [threads.submit(upload, path) for path in _list_sealed(folder, is_sealed)]
             try:
                 results = [future.result() for future in futures]
             except BaseException:
@@ -217,7 +209,7 @@ def _hash_source(name: str, source: Path) -> Blob:
         raise DataError(f"{source}: cannot be read ({error.strerror}); expected a file to be uploaded") from None
 
 
-def _sealed_files(folder: Path, is_sealed: Callable[[Path], bool]) -> Iterator[Path]:
+def _list_sealed(folder: Path, is_sealed: Callable[[Path], bool]) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if not is_hidden and path.is_file() and is_sealed(path):

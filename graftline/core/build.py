@@ -56,8 +56,8 @@ class Request:
             return f"holds {record.kind} {record.name!r}"
         changes = [
             *(["code"] if record.code_version != self.code_version else []),
-            *(f"input {key}" for key in _changed_keys(record.inputs, self.inputs)),
-            *(f"config {key}" for key in _changed_keys(record.config, self.config)),
+            *(f"input {key}" for key in _compare_keys(record.inputs, self.inputs)),
+            *(f"config {key}" for key in _compare_keys(record.config, self.config)),
         ]
         return ", ".join(changes) + " changed" if changes else ""
 
@@ -147,7 +147,7 @@ def put_in_place(folder: Path, record: ArtifactRecord, fill: Callable[[Path], No
         _publish(partial, folder)
 
 
-def _changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _compare_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     # as JSON: a tuple is the list it is stored as, True is not 1, and None is not a missing key
     old, new = ({key: canonical_json(value) for key, value in side.items()} for side in (before, after))
     return [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]

@@ -19,9 +19,10 @@ from graftline.core.errors import ConfigError
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
-_PRINTED = re.compile(r"[\t\n -~\xa0-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
+_MAX_SHOWN = 80
+_PLAIN_CHARACTERS = re.compile(r"[\t\n -~\xa0-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
 """Characters that every reader of YAML takes for what they are, without an escape."""
-_NO_TEXT = re.compile(r"y|n|yes|no|on|off|true|false|null|[=~]|<<|[-+]?\.(inf|nan)|[-+.]*[0-9].*", re.IGNORECASE)
+_AMBIGUOUS = re.compile(r"y|n|yes|no|on|off|true|false|null|[=~]|<<|[-+]?\.(inf|nan)|[-+.]*[0-9].*", re.IGNORECASE)
 """What some version of YAML takes for a truth, a number, a date or nothing, where it is not in quotes."""
 
 
@@ -57,7 +58,7 @@ def validate(tree: Any, model: type[ConfigT], source: str) -> ConfigT:
         return model.model_validate_json(json.dumps(tree, allow_nan=False))
     except ValidationError as error:
         faults = (
-            f"{source}: {'.'.join(map(str, fault['loc'])) or '(whole file)'}: {_reason(fault, model)}"
+            f"{source}: {'.'.join(map(str, fault['loc'])) or '(whole file)'}: {_explain(fault, model)}"
             for fault in error.errors(include_url=False)
         )
         raise ConfigError("\n".join(faults)) from None
@@ -76,23 +77,17 @@ def parse_yaml(text: str, source: str) -> Any:
 
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{source}: is larger than {MAX_BYTES} bytes; expected a hand-written file")
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Parser = _plain_parser()
     try:
-        yaml = YAML(typ="safe", pure=True)
-        yaml.Parser = _plain_parser()
         return yaml.load(StringIO(text))
-    except _BeyondPlain as error:
+    except _NotPlainError as error:
         raise ConfigError(f"{source}: {error}") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
-        raise ConfigError(f"{source}: {where}: not valid YAML: {error.problem or error.context}") from None
-    except (
-        YAMLError,
-        RecursionError,
-        ValueError,
-        LookupError,
-        TypeError,
-    ) as error:  # of the reader itself, some of them
+        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
+        raise ConfigError(f"{source}: {position}: not valid YAML: {error.problem or error.context}") from None
+    except (YAMLError, RecursionError, ValueError, LookupError, TypeError) as error:  # some are of the reader itself
         first = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError(f"{source}: not valid YAML: {first}") from None
 
@@ -110,25 +105,25 @@ def to_yaml(tree: Mapping[str, Any]) -> str:
     yaml.width = sys.maxsize
     yaml.indent(mapping=2, sequence=4, offset=2)
     # of this instance: `add_representer` would change every writer of the process
-    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: _represented_text}
+    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: _represent_text}
     yaml.representer.ignore_aliases = lambda _: True
     document = StringIO()
     yaml.dump(tree, document)
     return document.getvalue()
 
 
-def _represented_text(representer: Any, text: str) -> Any:
+def _represent_text(representer: Any, text: str) -> Any:
     style = None
-    if not _PRINTED.fullmatch(text):
+    if not _PLAIN_CHARACTERS.fullmatch(text):
         style = '"'
     elif "\n" in text:
         style = "|"
-    elif _NO_TEXT.fullmatch(text):
+    elif _AMBIGUOUS.fullmatch(text):
         style = "'"
     return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-class _BeyondPlain(Exception):
+class _NotPlainError(Exception):
     """A document holds more than a hand-written file needs."""
 
 
@@ -144,15 +139,15 @@ def _plain_parser() -> type[Any]:
         def get_event(self) -> Any:
             event = super().get_event()
             if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
-                raise _BeyondPlain("uses a YAML anchor or alias (&name, *name); write the value out")
+                raise _NotPlainError("uses a YAML anchor or alias (&name, *name); write the value out")
             if getattr(event, "tag", None):
-                raise _BeyondPlain(f"uses a YAML tag ({event.tag}); write the value without it")
+                raise _NotPlainError(f"uses a YAML tag ({event.tag}); write the value without it")
             if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
-                raise _BeyondPlain("asks for another version of YAML than 1.2; take the %YAML line out")
+                raise _NotPlainError("asks for another version of YAML than 1.2; take the %YAML line out")
             # the parser takes time in the square of the depth
             self.depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
             if self.depth > MAX_DEPTH:
-                raise _BeyondPlain(f"is nested deeper than {MAX_DEPTH} levels")
+                raise _NotPlainError(f"is nested deeper than {MAX_DEPTH} levels")
             return event
 
     return PlainParser
@@ -167,11 +162,12 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
 
 
-def _reason(fault: Any, model: type[BaseModel]) -> str:
+def _explain(fault: Any, model: type[BaseModel]) -> str:
     if fault["type"] == "extra_forbidden":
         return f"unknown key; known here: {', '.join(_known_keys(model, fault['loc'][:-1])) or 'none'}"
-    given = "" if fault["type"] == "missing" else f" (got {_short(fault['input'])})"
-    return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{given}"
+    value = repr(fault["input"])
+    value = value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "..."
+    return f"{fault['msg'][0].lower()}{fault['msg'][1:]}" + ("" if fault["type"] == "missing" else f" (got {value})")
 
 
 def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
@@ -180,7 +176,7 @@ def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     for step in location:
         # below a union stands the `kind` of the member that was tried
         tagged = [member for member in models if step in get_args(_annotation(member, "kind"))]
-        inner = [found for member in models for found in _models_in(_annotation(member, step))]
+        inner = [nested for member in models for nested in _models_in(_annotation(member, step))]
         models = (tagged if len(models) > 1 else inner) or models
     return sorted({key for member in models for key in member.model_fields})
 
@@ -205,13 +201,8 @@ def put(tree: Any, dotted: str, value: Any, source: str) -> None:
     keys = dotted.split(".")
     for depth, key in enumerate(keys):
         if not isinstance(tree, dict):
-            what = repr(".".join(keys[:depth])) if depth else "the file"
-            raise ConfigError(f"{source}: {dotted}: cannot be overridden, {what} is not a mapping")
+            parent = repr(".".join(keys[:depth])) if depth else "the file"
+            raise ConfigError(f"{source}: {dotted}: cannot be overridden, {parent} is not a mapping")
         if depth < len(keys) - 1:
             tree = tree.setdefault(key, {})
     tree[keys[-1]] = value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

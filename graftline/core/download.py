@@ -38,7 +38,7 @@ Advance = Callable[[int, int], None]
 
 
 class Pinned(Protocol):
-    """What is known of a file before it comes: anything else is refused. None where it is not known."""
+    """What a file has to be; None where that is not known."""
 
     @property
     def sha256(self) -> str | None: ...
@@ -49,7 +49,7 @@ class Pinned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What is known of a file that no catalog describes."""
+    """What a file that no catalog describes has to be."""
 
     sha256: str | None = None
     size_bytes: int | None = None
@@ -127,13 +127,6 @@ class LocalFile:
         return DownloadError(f"{self.path}: {explain_unreadable(error)}")
 
 
-def explain_unreadable(error: OSError) -> str:
-    """Return why a file cannot be read, and what to do."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file; restore it or mend its entry below configs/"
-    return f"cannot be read ({error.strerror}); restore it or mend its permissions"
-
-
 def download(
     source: Source, file: Pinned, target: Path, advance: Advance, policy: RetryPolicy, max_bytes: int | None = None
 ) -> Download:
@@ -167,6 +160,13 @@ def download(
         raise DownloadError(_explain_unwritable(error, source.label, target)) from error
     logger.info("%s: fetched %d bytes in %.1f s", source.label, result.size_bytes - resumed_at, monotonic() - start_s)
     return result
+
+
+def explain_unreadable(error: OSError) -> str:
+    """Return why a file cannot be read, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file; restore it or mend its entry below configs/"
+    return f"cannot be read ({error.strerror}); restore it or mend its permissions"
 
 
 def partial_bytes(target: Path) -> int:
@@ -305,7 +305,7 @@ def open_stream(
     """Open `source` for reading once, across torn connections; the read that finds the end checks the pins of `file`."""
     raw = _Stream(source, file, policy, on_fault)
     with io.BufferedReader(raw, _CHUNK_BYTES) as stream:
-        raw.connect()  # now, so that a source that does not let us in says so before anything is done
+        with_retries(policy, raw.open)  # now, so that a source that does not let us in says so before anything is done
         yield stream
 
 
@@ -318,9 +318,6 @@ class _Stream(io.RawIOBase):
         self._sha256, self._size_bytes = hashlib.sha256(), 0
         self._etag, self._total = "", file.size_bytes
         self._has_ended = False
-
-    def connect(self) -> None:
-        with_retries(self._policy, self._open)
 
     def readable(self) -> bool:
         return True
@@ -345,12 +342,11 @@ class _Stream(io.RawIOBase):
 
     def _next(self) -> bytes:
         """Return the next chunk, empty at the end."""
+        label = self._source.label
         try:
-            chunk = next(self._open(), b"")
+            chunk = next(self.open(), b"")
             if not chunk and self._total is not None and self._size_bytes < self._total:
-                raise SourceBusyError(
-                    f"{self._source.label}: ended at byte {self._size_bytes} of {self._total}; check the network"
-                )
+                raise SourceBusyError(f"{label}: ended at byte {self._size_bytes} of {self._total}; check the network")
         except SourceBusyError:
             self._chunks = None
             self._connection.close()
@@ -358,7 +354,7 @@ class _Stream(io.RawIOBase):
         self._size_bytes += len(chunk)
         return chunk
 
-    def _open(self) -> Iterator[bytes]:
+    def open(self) -> Iterator[bytes]:
         if self._chunks is None:
             opened = self._connection.enter_context(self._source.open(self._size_bytes, self._etag))
             # with a pin, another file shows at the end

@@ -5,7 +5,7 @@
     ├── DataError          mend or replace the input data
     ├── RecordError        rebuild the stored artifact
     └── BoundaryError      look outside: a service, a tool, the machine
-        ├── DownloadError  where a file comes from: the home of a dataset, a server, a registry
+        ├── DownloadError  where a file comes from: the source of a dataset, a server, a registry
         ├── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
         ├── ModelError     the places of a model's weights
         ├── ActorError     a served model (an answer, however poor, is a result, not an error)
@@ -20,25 +20,6 @@ else, so that they cross process borders.
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 
-"""What can go wrong, grouped by what the reader of the message has to do.
-
-    GraftlineError
-    ├── ConfigError        mend the configuration file or the command line
-    ├── DataError          mend or replace the input data
-    ├── RecordError        rebuild the stored artifact
-    └── BoundaryError      look outside: a service, a tool, the machine
-        ├── DownloadError  where a file comes from: the home of a dataset, a server, a registry
-        ├── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
-        ├── ModelError     the places of a model's weights
-        ├── ActorError     a served model (an answer, however poor, is a result, not an error)
-        ├── QueueError     the job queue
-        ├── TrainingError  the Tinker service or the local backend
-        └── HarborError    the Harbor service, or what it runs rollouts with (how a rollout ends is a result)
-
-A message is one sentence: what, which, what was expected, what to do. The classes take a message and nothing
-else, so that they cross process borders.
-"""
-
 
 class GraftlineError(Exception):
     """The root: everything the library raises on purpose."""
@@ -49,7 +30,7 @@ class ConfigError(GraftlineError):
 
 
 class DataError(GraftlineError):
-    """Input data cannot be used as a whole (single bad rows are counted drops, not errors)."""
+    """Input data cannot be used as a whole (single bad rows are rejected and counted, not errors)."""
 
 
 class RecordError(GraftlineError):
@@ -61,7 +42,7 @@ class BoundaryError(GraftlineError):
 
 
 class DownloadError(BoundaryError):
-    """What a file comes from cannot be read, or gives something else than was pinned."""
+    """The source of a file cannot be read, or gives something else than was pinned."""
 
 
 class SandboxError(BoundaryError):
@@ -95,7 +76,10 @@ class HarborError(BoundaryError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs `extra`: in the checkout, or from the file that Graftline was installed from."""
+    """Return the command that installs `extra`, in the checkout or from the file that Graftline was installed from.
+
+    Graftline is on no package index.
+    """
     try:
         text = distribution("graftline").read_text("direct_url.json")  # https://peps.python.org/pep-0610/
     except PackageNotFoundError:
@@ -103,5 +87,5 @@ def install_command(extra: str) -> str:
     origin = json.loads(text) if text else {}
     if origin.get("dir_info", {}).get("editable"):
         return f".venv/bin/pip install -c constraints.txt -e '.[{extra}]'"
-    # who copied the files by hand has the wheel they came from, or a checkout that builds one
+    # whoever copied the files by hand has the wheel they came from, or a checkout that builds one
     return f"pip install 'graftline[{extra}] @ {origin.get('url') or 'file:///path/of/the/wheel'}'"

@@ -39,5 +39,5 @@ def _cell(value: Any) -> str:
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     line = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
     # what moves the cursor of a terminal, ends a row, or has it read in another order
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     return shown.replace("\\", "\\\\").replace("|", "\\|")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from graftline.core.errors import ConfigError, install_command
 
@@ -17,7 +17,7 @@ GROUP_ROWS = 8192
 
 
 class ParquetError(ValueError):
-    """A file that is no Parquet file, or lacks a column."""
+    """A file is no Parquet file, or lacks a column."""
 
 
 class ParquetWriter:
@@ -31,63 +31,73 @@ class ParquetWriter:
         self._pa = _pyarrow()
         import pyarrow.parquet as pq
 
-        words = [name for name, column in columns.items() if column.startswith("word")]
-        # least and greatest of long texts, and dictionaries of them, take as long to make as all the rest
-        told = [name for name, column in columns.items() if column not in ("text", "text?", "bytes", "keys")]
         self._writer = pq.ParquetWriter(
             path,
             schema(columns),
             compression=compression,
-            use_dictionary=words,  # type: ignore[arg-type]  # its stubs know only yes and no
-            write_statistics=told,
+            # its stubs know only yes and no
+            use_dictionary=[name for name, column in columns.items() if column.startswith("word")],  # type: ignore[arg-type]
+            # least and greatest of long texts, and dictionaries of them, take as long to make as all the rest
+            write_statistics=[
+                name for name, column in columns.items() if column not in ("text", "text?", "bytes", "keys")
+            ],
         )
         self._tables: list[Any] = []
-        self._waiting = 0
+        self._pending_rows = 0
 
-    def __enter__(self) -> "ParquetWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._flush(self._waiting)
+        self._flush(self._pending_rows)
         self._writer.close()
 
     def extend(self, table: Any) -> None:
         """Add a pyarrow table with the very columns of the file."""
         self._tables.append(table)
-        self._waiting += table.num_rows
-        if self._waiting >= GROUP_ROWS:
-            self._flush(self._waiting - self._waiting % GROUP_ROWS)
+        self._pending_rows += table.num_rows
+        if self._pending_rows >= GROUP_ROWS:
+            self._flush(self._pending_rows - self._pending_rows % GROUP_ROWS)
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows."""
-        pending = iter(rows)
-        while some := list(islice(pending, GROUP_ROWS)):
-            self.extend(arrow_table({name: [row.get(name) for row in some] for name in self._columns}, self._columns))
+        iterator = iter(rows)
+        while batch := list(islice(iterator, GROUP_ROWS)):
+            self.extend(arrow_table({name: [row.get(name) for row in batch] for name in self._columns}, self._columns))
 
     def _flush(self, rows: int) -> None:
         if rows:
             table = self._pa.concat_tables(self._tables)
             self._writer.write_table(table.slice(0, rows), row_group_size=GROUP_ROWS)
             self._tables = [table.slice(rows)]
-            self._waiting -= rows
+            self._pending_rows -= rows
 
 
 def schema(columns: Mapping[str, Column]) -> Any:
     """Return the pyarrow schema of `columns`."""
     pa = _pyarrow()
+    types = {
+        **dict.fromkeys(("text", "word"), pa.string()),
+        "whole": pa.int64(),
+        "number": pa.float64(),
+        "flag": pa.bool_(),
+        "bytes": pa.binary(),
+        "key": pa.uint64(),
+        "keys": pa.list_(pa.uint64()),
+    }
     return pa.schema(
-        pa.field(name, _type(pa, column), nullable=column.endswith("?")) for name, column in columns.items()
+        pa.field(name, types[column.rstrip("?")], nullable=column.endswith("?")) for name, column in columns.items()
     )
 
 
 def arrow_table(values: Mapping[str, Any], columns: Mapping[str, Column]) -> Any:
     """Return a pyarrow table of `columns` from their values: sequences, or columns of other tables."""
-    pa, wanted = _pyarrow(), schema(columns)
+    pa, target = _pyarrow(), schema(columns)
     arrays = [
-        given if isinstance(given := values[name], pa.ChunkedArray) else pa.array(given, type=kind)
-        for name, kind in zip(wanted.names, wanted.types, strict=True)
+        column if isinstance(column := values[name], pa.ChunkedArray) else pa.array(column, type=kind)
+        for name, kind in zip(target.names, target.types, strict=True)
     ]
-    return pa.Table.from_arrays(arrays, schema=wanted)
+    return pa.Table.from_arrays(arrays, schema=target)
 
 
 def filter_rows(table: Any, mask: Any) -> Any:
@@ -96,7 +106,7 @@ def filter_rows(table: Any, mask: Any) -> Any:
 
 
 def write_parquet(path: Path, rows: Iterable[Mapping[str, Any]], columns: Mapping[str, Column]) -> None:
-    """Write `rows` to `path`, in the order given."""
+    """Write `rows` to `path`, in order."""
     with ParquetWriter(path, columns) as writer:
         writer.append(rows)
 
@@ -109,62 +119,43 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[
 
 def column_names(path: Path) -> list[str]:
     """Return the names of the columns of `path`, without reading them."""
-    _pyarrow()
-    import pyarrow.parquet as pq
-
-    return list(pq.ParquetFile(path).schema_arrow.names)
+    return list(_open(path).schema_arrow.names)
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
     """Return `path` as a pyarrow table, with all columns or with some."""
-    _pyarrow()
-    import pyarrow.parquet as pq
-
-    # without the dataset layer, which would take folders named `key=value` for columns
-    return pq.ParquetFile(path).read(columns=None if columns is None else list(columns))
+    return _open(path).read(columns=None if columns is None else list(columns))
 
 
 def parquet_tables(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     """Yield some columns of `path` as pyarrow tables, a row group at a time."""
-    pa = _pyarrow()
-    import pyarrow.parquet as pq
-
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=GROUP_ROWS, columns=list(columns)):
-        yield pa.Table.from_batches([batch])
+    for batch in _open(path).iter_batches(batch_size=GROUP_ROWS, columns=list(columns)):
+        yield _pyarrow().Table.from_batches([batch])
 
 
 def parquet_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield the rows of `path`, a row group at a time.
 
     Raises:
-        ParquetFault: it is damaged, or lacks one of `columns`.
+        ParquetError: it is damaged, or lacks one of `columns`.
     """
-    pa = _pyarrow()
-    import pyarrow.parquet as pq
-
     try:
-        file = pq.ParquetFile(path)
+        file = _open(path)
         missing = [column for column in columns if column not in file.schema_arrow.names]
         if missing:
             raise ParquetError(f"has no column {missing[0]!r}; found: {', '.join(file.schema_arrow.names)}")
         for batch in file.iter_batches(batch_size=GROUP_ROWS):
             yield from batch.to_pylist()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (_pyarrow().ArrowException, OSError, UnicodeDecodeError) as error:
         raise ParquetError(f"is not a whole Parquet file ({str(error).partition(chr(10))[0]})") from None
 
 
-def _type(pa: Any, column: Column) -> Any:
-    types = {
-        "text": pa.string(),
-        "word": pa.string(),
-        "whole": pa.int64(),
-        "number": pa.float64(),
-        "flag": pa.bool_(),
-        "bytes": pa.binary(),
-        "key": pa.uint64(),
-        "keys": pa.list_(pa.uint64()),
-    }
-    return types[column.rstrip("?")]
+def _open(path: Path) -> Any:
+    _pyarrow()
+    import pyarrow.parquet as pq
+
+    # without the dataset layer, which would take folders named `key=value` for columns
+    return pq.ParquetFile(path)
 
 
 def _pyarrow() -> Any:

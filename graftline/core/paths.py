@@ -62,8 +62,8 @@ class Paths:
         return self.data / "label_tasks"
 
     @property
-    def evaluations(self) -> Path:
-        """Evaluation files that a user put there, to keep edits away from."""
+    def benchmarks(self) -> Path:
+        """Benchmark files that a user put there, to keep edits away from."""
         return self.configs / "evals"
 
     def partition(self, stage: str, language: str, split: str) -> Path:
@@ -82,32 +82,32 @@ class Paths:
         """The adapter that a recipe of `configs/recipes` ends with."""
         return self.adapters / file_name(recipe)
 
-    def harbor(self, what: str, deployment: str) -> Path:
-        """The `deployments`, `instances` or `evaluations` of a file of `configs/harbor`."""
-        return self.data / "harbor" / what / file_name(deployment)
-
-    @property
-    def contests(self) -> Path:
-        """The files that say which contestants are evaluated."""
-        return self.configs / "evaluations"
-
-    def contest(self, name: str) -> Path:
-        """The evaluation of a file of `configs/evaluations`."""
-        return self.data / "evaluations" / file_name(name)
-
-    @property
-    def deployed(self) -> Path:
-        """The record of the adapter that is deployed."""
-        return self.root / "models" / "deployed"
-
-    def prompt(self, name: str) -> Path:
-        """The prompt that a file of `configs/prompts` was made into."""
-        return self.data / "prompts" / file_name(name)
-
     @property
     def adapters(self) -> Path:
         """Adapters by recipe, beside the records of runs in `tinker`."""
         return self.root / "models" / "adapters"
+
+    @property
+    def deployed_adapter(self) -> Path:
+        """The record of the adapter that is deployed."""
+        return self.root / "models" / "deployed"
+
+    def harbor(self, kind: str, deployment: str) -> Path:
+        """The `deployments`, `instances` or `evaluations` of a file of `configs/harbor`."""
+        return self.data / "harbor" / kind / file_name(deployment)
+
+    @property
+    def evaluation_configs(self) -> Path:
+        """The files that say which solvers are evaluated."""
+        return self.configs / "evaluations"
+
+    def evaluation(self, name: str) -> Path:
+        """The evaluation of a file of `configs/evaluations`."""
+        return self.data / "evaluations" / file_name(name)
+
+    def prompt(self, name: str) -> Path:
+        """The prompt that a file of `configs/prompts` was made into."""
+        return self.data / "prompts" / file_name(name)
 
     def relative(self, path: Path) -> str:
         """Return `path` as it reads from the root, for messages and records."""
@@ -115,7 +115,7 @@ class Paths:
 
 
 def file_name(name: str) -> str:
-    """Return what a folder is called that stands for `name`: `openai/a b` is `openai-a-b`."""
+    """Return the name of a folder that stands for `name`: `openai/a b` is `openai-a-b`."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "-"
 
 
@@ -125,18 +125,18 @@ def find_root(environment: Mapping[str, str] | None = None, start: Path | None =
     Raises:
         ConfigError: there is neither.
     """
-    named = (os.environ if environment is None else environment).get("GRAFTLINE_ROOT")
-    if named:
-        root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - an unknown ~user stays as it is
+    variable = (os.environ if environment is None else environment).get("GRAFTLINE_ROOT")
+    if variable:
+        root = Path(os.path.expanduser(variable)).resolve()  # noqa: PTH111 - an unknown ~user stays as it is
         if not root.is_dir():
-            raise ConfigError(f"GRAFTLINE_ROOT: {named!r} is not a folder; name the folder that holds configs/")
+            raise ConfigError(f"GRAFTLINE_ROOT: {variable!r} is not a folder; name the folder that holds configs/")
         return root
-    here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
         if (folder / "configs" / "manifests").is_dir():
             return folder
     raise ConfigError(
-        f"{here}: neither this folder nor one above it holds configs/manifests/;"
+        f"{start}: neither this folder nor one above it holds configs/manifests/;"
         " run from a checkout of graftline or set GRAFTLINE_ROOT"
     )
 

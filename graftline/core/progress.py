@@ -37,17 +37,17 @@ def progress_bars() -> Iterator[Progress]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines(console)
+        yield _ConsoleProgress(console, None)
         return
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description:<44}"), BarColumn(), _amount_column(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True) as bars:
-        yield _Bars(bars, console)
+        yield _ConsoleProgress(console, bars)
 
 
-def amount(done: float, total: float | None, per_s: float | None, in_bytes: bool) -> str:
+def format_amount(done: float, total: float | None, per_s: float | None, in_bytes: bool) -> str:
     """Return how much is done of how much and how fast, as far as that is known.
 
     12.6 MB of 135.9 MB, 3.1 MB/s
@@ -55,9 +55,9 @@ def amount(done: float, total: float | None, per_s: float | None, in_bytes: bool
     """
     from rich.filesize import decimal
 
-    shown = decimal if in_bytes else "{:,}".format
-    parts = shown(int(done)) + (f" of {shown(int(total))}" if total else "")
-    return parts + (f", {shown(int(per_s))}/s" if per_s else "")
+    show = decimal if in_bytes else "{:,}".format
+    text = show(int(done)) + (f" of {show(int(total))}" if total else "")
+    return text + (f", {show(int(per_s))}/s" if per_s else "")
 
 
 def _amount_column() -> "ProgressColumn":
@@ -66,50 +66,35 @@ def _amount_column() -> "ProgressColumn":
 
     class Amount(ProgressColumn):
         def render(self, task: "Task") -> "Text":
-            return Text(amount(task.completed, task.total, task.speed, task.fields["in_bytes"]))
+            return Text(format_amount(task.completed, task.total, task.speed, task.fields["in_bytes"]))
 
     return Amount()
 
 
-class _Lines:
-    def __init__(self, console: "Console") -> None:
-        self._console, self._what = console, ""
+class _ConsoleProgress:
+    """A line at the end of each artifact, and a bar until then where there are `bars`."""
 
-    def start(self, stage: str, name: str) -> None:
-        self._what = f"{stage} {name}"
-
-    def advance(self, done: int, total: int) -> None:
-        """Lines come at the end of each artifact."""
-
-    def finish(self, reason: str) -> None:
-        # as it is: printing would break long lines and put pictures for words between colons
-        self._console.out(f"{self._what}: {f'made ({reason})' if reason else 'unchanged'}", highlight=False)
-
-    def fail(self) -> None:
-        self._console.out(f"{self._what}: failed", highlight=False)
-
-
-class _Bars:
-    def __init__(self, bars: "RichProgress", console: "Console") -> None:
-        self._bars, self._lines = bars, _Lines(console)
+    def __init__(self, console: "Console", bars: "RichProgress | None") -> None:
+        self._console, self._bars, self._artifact = console, bars, ""
         self._task: TaskID | None = None
 
     def start(self, stage: str, name: str) -> None:
-        self._lines.start(stage, name)
-        self._task = self._bars.add_task(f"{stage} {name}", total=None, in_bytes=stage in _IN_BYTES)
+        self._artifact = f"{stage} {name}"
+        if self._bars is not None:
+            self._task = self._bars.add_task(self._artifact, total=None, in_bytes=stage in _IN_BYTES)
 
     def advance(self, done: int, total: int) -> None:
-        if self._task is not None:
+        if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=done, total=total or None)
 
     def finish(self, reason: str) -> None:
-        self._end()
-        self._lines.finish(reason)
+        self._end(f"made ({reason})" if reason else "unchanged")
 
     def fail(self) -> None:
-        self._end()
-        self._lines.fail()
+        self._end("failed")
 
-    def _end(self) -> None:
-        if self._task is not None:
+    def _end(self, outcome: str) -> None:
+        if self._bars is not None and self._task is not None:
             self._bars.remove_task(self._task)
+        # as it is: printing would break long lines and put pictures for words between colons
+        self._console.out(f"{self._artifact}: {outcome}", highlight=False)

@@ -66,22 +66,22 @@ class VaultSecrets:
         except ImportError:
             raise ConfigError(f"VAULT_ADDR is set, but hvac is missing; {install_command('vault')}") from None
         client = hvac.Client(url=self._address, token=self._token.get_secret_value(), timeout=10)
-        where = f"vault {self._address}: {self._mount}/{self._path}"
+        label = f"vault {self._address}: {self._mount}/{self._path}"
         try:
-            answer = client.secrets.kv.v2.read_secret_version(
+            response = client.secrets.kv.v2.read_secret_version(
                 path=self._path, mount_point=self._mount, raise_on_deleted_version=True
             )
         except VaultError as error:
             raise BoundaryError(
-                f"{where}: {type(error).__name__}; check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
+                f"{label}: {type(error).__name__}; check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
             ) from None
         except RequestException as error:
-            raise BoundaryError(f"{where}: cannot be reached ({type(error).__name__}); check VAULT_ADDR") from None
+            raise BoundaryError(f"{label}: cannot be reached ({type(error).__name__}); check VAULT_ADDR") from None
         try:
-            return {key: str(value) for key, value in answer["data"]["data"].items() if value is not None}
+            return {key: str(value) for key, value in response["data"]["data"].items() if value is not None}
         except (AttributeError, KeyError, TypeError):
             raise BoundaryError(
-                f"{where}: answers with something else than a KV version 2 secret; check VAULT_ADDR and the mount"
+                f"{label}: answers with something else than a KV version 2 secret; check VAULT_ADDR and the mount"
             ) from None
 
 
@@ -92,13 +92,13 @@ class Secrets:
 
     def __init__(self, sources: list[SecretSource], redacted: Iterable[str] = ()) -> None:
         self._sources = sources
-        self._seen = set(redacted)
+        self._redacted = set(redacted)
 
     def get(self, name: str) -> SecretStr | None:
         """Return the secret called `name`, None where no source has it."""
         for source in self._sources:
             if (secret := source.get(name)) is not None:
-                self._seen.add(secret.get_secret_value())
+                self._redacted.add(secret.get_secret_value())
                 return secret
         return None
 
@@ -114,7 +114,7 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret that was handed out replaced."""
-        values = sorted((value for value in self._seen if len(value) >= _SHORTEST_REDACTED), key=len, reverse=True)
+        values = sorted((value for value in self._redacted if len(value) >= _SHORTEST_REDACTED), key=len, reverse=True)
         return re.sub("|".join(map(re.escape, values)), "[secret]", text) if values else text
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 # what moves the cursor, changes colors, or has text read in another order than it stands
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Iterator[str]:
@@ -13,7 +13,7 @@ def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Itera
 
     A last line without an end comes together with the remark that says so.
     """
-    for line in difflib.unified_diff(_lines(before), _lines(after), old_name, new_name):
+    for line in difflib.unified_diff(_split_lines(before), _split_lines(after), old_name, new_name):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
@@ -28,24 +28,24 @@ def summarize_change(before: str, after: str) -> str:
     """
     old, new = before.rstrip("\n").split("\n"), after.rstrip("\n").split("\n")
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    found: list[str] = []
+    lines: list[str] = []
     for group in matcher.get_grouped_opcodes(1 if len(old) > _WHOLE_LINES else _WHOLE_LINES):
-        found += ["..."] if found else []
+        lines += ["..."] if lines else []
         for tag, first, last, new_first, new_last in group:
             if tag == "equal":
-                found += [f" {line}" for line in old[first:last]]
+                lines += [f" {line}" for line in old[first:last]]
                 continue
-            found += [f"-{line}" for line in old[first:last]]
-            found += [f"+{line}" for line in new[new_first:new_last]]
-    return "\n".join(found)
+            lines += [f"-{line}" for line in old[first:last]]
+            lines += [f"+{line}" for line in new[new_first:new_last]]
+    return "\n".join(lines)
 
 
 def escape_controls(text: str) -> str:
     """Return `text` with what a terminal would not show as a character spelled out; tabs and line feeds stay."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     # splitlines would also split at form feeds and their like, which belong to a line
     pieces = text.split("\n")
     return [piece + "\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])

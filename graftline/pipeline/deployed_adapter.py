@@ -51,7 +51,7 @@ def deploy(lineage: Lineage, adapter: str) -> Deployed:
     record = lineage.read_input(lineage.paths.adapter(adapter), "trained_adapter")
     config = {"adapter": adapter, "run_id": str(record.config.get("run_id", ""))}
     request = Request(KIND, KIND, _CODE_VERSION, {_ADAPTER: record.identity}, config)
-    return _read(lineage.build(lineage.paths.deployed, request, lambda partial: Contents({})).record)
+    return _read(lineage.build(lineage.paths.deployed_adapter, request, lambda partial: Contents({})).record)
 
 
 def read_deployed(lineage: Lineage) -> Deployed | None:
@@ -61,7 +61,7 @@ def read_deployed(lineage: Lineage) -> Deployed | None:
         RecordError: it cannot be read.
         BoundaryError: the store of artifacts failed.
     """
-    folder = lineage.paths.deployed
+    folder = lineage.paths.deployed_adapter
     lineage.pull(folder)
     if not folder.exists():
         return None

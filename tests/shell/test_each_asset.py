@@ -49,7 +49,7 @@ FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
     "harbor_deployment": lambda paths: paths.harbor("deployments", "tiny"),
     "instance_batch": lambda paths: paths.harbor("instances", "tiny"),
     "deployment_evaluation": lambda paths: paths.harbor("evaluations", "tiny"),
-    "evaluation": lambda paths: paths.contest("teachers"),
+    "evaluation": lambda paths: paths.evaluation("teachers"),
     "reports/adapters": lambda paths: paths.reports / "adapters",
     "closed_loop_results": lambda paths: paths.data / "closed_loop",
 }

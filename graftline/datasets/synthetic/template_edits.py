@@ -8,20 +8,22 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from graftline.astgrep.binding import Language, Tree, parse
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
 from graftline.datasets.language import is_clean
-from graftline.datasets.splits import Split
 from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
 from graftline.datasets.synthetic.candidates import Candidate, CandidateFinder, Names, inverse_of, parts_of
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.family import Site
 from graftline.datasets.synthetic.sites import sites_in, words_of
 from graftline.sandbox.base import Match, Sandbox
+
+if TYPE_CHECKING:
+    from graftline.datasets.splits import Split  # which needs numpy
 
 _BATCH = 16
 """Snippets that go to the sandbox together. How often a family was used counts from one batch to the next, so the edits
@@ -57,7 +59,7 @@ def synthesize(
     count: int,
     seed: int,
     sandbox: Sandbox,
-    split: Split = "train",
+    split: "Split" = "train",
     per_snippet: int = 8,
     only: Collection[str] = (),
 ) -> Iterator[Edit]:

@@ -69,7 +69,9 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     checks += [partial(check_recipe, paths, name) for name in recipe_names(paths)]
     checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
     checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
-    checks += [partial(load_evaluation, paths.contests / f"{name}.yaml") for name in model_evaluation_names(paths)]
+    checks += [
+        partial(load_evaluation, paths.evaluation_configs / f"{name}.yaml") for name in model_evaluation_names(paths)
+    ]
     if (paths.configs / "closed_loop.yaml").exists():
         checks.append(partial(check_closed_loop, paths))
     checks.append(partial(_check_samples, paths))

@@ -89,7 +89,7 @@ def closed_loop_results(lineage: Lineage) -> Built:
             f"trained_adapter.{name}": lineage.read_input(paths.adapter(name), "trained_adapter")
             for name in file.recipes
         },
-        **{f"evaluation.{name}": lineage.read_input(paths.contest(name), "evaluation") for name in file.evaluations},
+        **{f"evaluation.{name}": lineage.read_input(paths.evaluation(name), "evaluation") for name in file.evaluations},
     }
     request = Request(
         "closed_loop", "closed_loop", stage_code("closed_loop"), identities(inputs), file.model_dump(mode="json")
@@ -106,7 +106,7 @@ def closed_loop_results(lineage: Lineage) -> Built:
 
 def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[dict[str, Any]]:
     """Return what one evaluation says of each pair that is of interest, by each measure that it has."""
-    attempts = read_attempts(paths.contest(name))
+    attempts = read_attempts(paths.evaluation(name))
     pairs = (
         (file.candidate, file.base),
         (file.candidate, file.rival),
@@ -177,7 +177,7 @@ def check_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, Evalua
             raise ConfigError(
                 f"{place}: evaluations: {name!r} is none of configs/evaluations; known: {', '.join(names) or 'none'}"
             )
-    contests = {name: load_evaluation(paths.contests / f"{name}.yaml") for name in file.evaluations}
+    contests = {name: load_evaluation(paths.evaluation_configs / f"{name}.yaml") for name in file.evaluations}
     entered = dict.fromkeys(solver for contest in contests.values() for solver in contest.contestants)
     for role in _ROLES:
         if (name := getattr(file, role)) not in entered:

@@ -50,8 +50,8 @@ def load_model_evaluation(paths: Paths, name: str) -> EvaluationFile:
     """
     if name not in model_evaluation_names(paths):
         names = ", ".join(model_evaluation_names(paths)) or "none"
-        raise ConfigError(f"{paths.relative(paths.contests)}: holds no evaluation {name!r}; known: {names}")
-    return load_evaluation(paths.contests / f"{name}.yaml")
+        raise ConfigError(f"{paths.relative(paths.evaluation_configs)}: holds no evaluation {name!r}; known: {names}")
+    return load_evaluation(paths.evaluation_configs / f"{name}.yaml")
 
 
 def contest(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Built:
@@ -63,7 +63,7 @@ def contest(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Bui
     from graftline.pipeline.solvers import Solvers
 
     paths, file = lineage.paths, load_model_evaluation(lineage.paths, name)
-    folder = paths.contest(name)
+    folder = paths.evaluation(name)
     lineage.pull(folder)
     with ExitStack() as stack:
         solvers = shared or Solvers(lineage, stack)
@@ -112,7 +112,7 @@ def write_evaluation(
 
 def find_model_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
-    folder = lineage.paths.contest(name)
+    folder = lineage.paths.evaluation(name)
     lineage.pull(folder)
     return (lineage.read_input(folder, "evaluation"), folder) if folder.exists() else None
 
@@ -207,4 +207,4 @@ def read_model_evaluation_summary(folder: Path) -> dict[str, Any]:
 
 def model_evaluation_names(paths: Paths) -> list[str]:
     """Return the names of the files, in order."""
-    return sorted(path.stem for path in paths.contests.glob("*.yaml"))
+    return sorted(path.stem for path in paths.evaluation_configs.glob("*.yaml"))

@@ -74,7 +74,7 @@ def _warn_of_no_evaluation(lineage: Lineage) -> None:
     decontamination.warning(
         "no evaluation is in use, so edits are kept away from none; add one to `use` of configs/datasets.yaml, or"
         " put its file into %s",
-        lineage.paths.relative(lineage.paths.evaluations),
+        lineage.paths.relative(lineage.paths.benchmarks),
     )
 
 
@@ -84,7 +84,7 @@ def _evaluation_records(lineage: Lineage) -> dict[str, ArtifactRecord]:
 
 
 def _evaluation_files(lineage: Lineage) -> list[Path]:
-    folder = lineage.paths.evaluations
+    folder = lineage.paths.benchmarks
     files = evaluation_files(folder)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_file() and path not in files and not path.name.startswith(".") and path.suffix != ".md":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.core.progress import amount, progress_bars
+from graftline.core.progress import format_amount, progress_bars
 
 AMOUNTS = [
     ((0, None, None, True), "0 bytes"),
@@ -17,7 +17,7 @@ AMOUNTS = [
 
 @pytest.mark.parametrize(("done", "text"), AMOUNTS)
 def test_an_amount_says_what_is_known(done: tuple[float, float | None, float | None, bool], text: str) -> None:
-    assert amount(*done) == text
+    assert format_amount(*done) == text
 
 
 @pytest.mark.parametrize(("stage", "shown"), [("raw", "1.5 kB of 3.0 kB"), ("normalized", "1,500 of 3,000")])

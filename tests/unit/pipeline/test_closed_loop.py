@@ -111,7 +111,7 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
     assert second.inputs["trained_adapter"] == first.identity
     assert second.facts.keys() == {"precision", "device"}
     assert runs.get(second.config["run_id"]).attempts[0].computed_with == second.facts
-    judged = load_record(looped.contest("pairs")).facts
+    judged = load_record(looped.evaluation("pairs")).facts
     assert judged["adapter.precision"] == second.facts["precision"]
     start = runs.get(second.config["run_id"]).config["start_from"]
     assert start == runs.get(first.config["run_id"]).checkpoints[-1].path

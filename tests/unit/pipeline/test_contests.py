@@ -132,7 +132,7 @@ def test_where_nobody_answers_nothing_is_stored(root: Path, monkeypatch: pytest.
     monkeypatch.setattr("graftline.evals.solvers.ChatSolver.replies", replies)
     with opened(root, RIGHT) as lineage, pytest.raises(BoundaryError, match="nobody is there"):
         contest(lineage, "mine")
-    assert not (Paths(root).contest("mine") / ATTEMPTS).exists()
+    assert not (Paths(root).evaluation("mine") / ATTEMPTS).exists()
 
 
 def test_the_bare_model_of_a_recipe_is_asked_and_the_adapter_of_a_service_that_ended_is_refused(root: Path) -> None:
@@ -228,7 +228,7 @@ def stored(root: Path, rights: dict[str, list[bool | None]], inputs: dict[str, s
         write_lines(folder / CASES, [case(n) for n in range(2)])
         return Contents({"rows": len(rows)})
 
-    build(Paths(root).contest("mine"), Request("evaluation", "mine", "1", inputs or {}, {"n": len(rows)}), make)
+    build(Paths(root).evaluation("mine"), Request("evaluation", "mine", "1", inputs or {}, {"n": len(rows)}), make)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp
     options = ["--port", "artifacts=bucket", "--port", f"artifacts.url=file://{tmp_path}/bucket"]
     shown = CliRunner().invoke(main, [*typed, *options])
     assert (shown.exit_code, "one against gold" in shown.output) == (0, True), shown.output
-    (Paths(other).contest("mine") / ATTEMPTS).write_text("", "utf-8")
+    (Paths(other).evaluation("mine") / ATTEMPTS).write_text("", "utf-8")
     altered = CliRunner().invoke(main, typed)
     assert (altered.exit_code, "was altered after it was written" in altered.output) == (1, True), altered.output
 
