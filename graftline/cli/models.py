@@ -349,9 +349,13 @@ def serve(
     values = {"model": model, "host": host, "port": port, "engine": engine}
     settings = validate(values, ServeSettings, "graftline tinker serve")
     if folder is None:
+        from graftline.llm.weights.catalog import safetensors_path
         from graftline.llm.weights.convert import convert_here
 
-        with Console(stderr=True).status(f"converting {model}, which is done once"):
+        is_converted = safetensors_path(model, paths, os.environ).is_dir()
+        with Console(stderr=True).status(
+            f"checking the weights of {model}" if is_converted else f"converting {model}, which is done once"
+        ):
             folder = convert_here(model, paths, os.environ)
     key = f"{KEY_VARIABLE} of this command" if os.environ.get(KEY_VARIABLE) else str(store / "api_key")
 
@@ -361,6 +365,8 @@ def serve(
             return
         click.echo(f"TINKER_BASE_URL={url}\nthe key: {key}\nmodel {model}, checkpoints below {store}; interrupt to end")
 
+    if not as_json:
+        click.echo(f"loading {model}; the address follows once it can be used", err=True)
     serve(settings, folder, store, os.environ, announce)
 
 

@@ -44,12 +44,18 @@ def doctor(as_json: bool) -> None:
         print_json({finding.name: asdict(finding) for finding in findings})
     else:
         rows = [
-            ("yes", finding.name, finding.detail, "")
+            ("yes", finding.name, finding.purpose, finding.detail, "")
             if finding.is_there
-            else ("MISSING" if finding.is_needed else "no", finding.name, finding.detail, finding.remedy)
+            else (
+                "MISSING" if finding.is_needed else "no",
+                finding.name,
+                finding.purpose,
+                finding.detail,
+                finding.remedy,
+            )
             for finding in findings
         ]
-        print_table("This machine", ["", "what", "found", "to get it"], rows)
+        print_table("This machine", ["", "what", "needed for", "found", "to get it"], rows)
     if any(finding.is_needed and not finding.is_there for finding in findings):
         raise click.exceptions.Exit(1)
 

@@ -82,7 +82,7 @@ def with_retries(policy: RetryPolicy, attempt: Callable[[], T], progress: Callab
         retry=retry_if_exception_type(SourceBusyError),
         wait=pause_s,
         stop=is_over,
-        before_sleep=lambda state: logger.warning("%s; next attempt in %.1f s", error_of(state), state.upcoming_sleep),
+        before_sleep=lambda state: logger.warning("%s; next attempt %s", error_of(state), _when(state.upcoming_sleep)),
         reraise=True,
     )
     try:
@@ -92,3 +92,7 @@ def with_retries(policy: RetryPolicy, attempt: Callable[[], T], progress: Callab
         final = SourceBusyError(f"{error} (given up after {count}); run again later, what was fetched is kept")
         final.retry_after_s = error.retry_after_s
         raise final from error
+
+
+def _when(pause_s: float) -> str:
+    return f"in {pause_s:.1f} s" if pause_s >= 0.05 else "at once"

@@ -17,6 +17,18 @@ from graftline.sandbox.base import is_at_least
 from graftline.sandbox.jail.open import JailConfig, open_jail
 
 _TIMEOUT_S = 10
+_PURPOSES = {
+    "tests": "tests of tasks; rollouts",
+    "dagster": "assets and UI",
+    "pyarrow": "datasets, `run`",
+    "redis-server": "workers of a queue",
+    "redis": "workers of a queue",
+    "tinker": "training",
+    "vllm": "models on GPUs",
+    "hvac": "secrets in Vault",
+    "docker": "executor docker",
+    "gpu": "models on GPUs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,11 @@ class Finding:
     """Whether the embedded default needs it."""
     remedy: str = ""
     """How to get it, where it is missing."""
+
+    @property
+    def purpose(self) -> str:
+        """Return what needs it, so that a reader knows whether to care that it is missing."""
+        return "everything" if self.is_needed else _PURPOSES[self.name]
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:

@@ -123,6 +123,10 @@ class Runtime:
             open_recipe_ports(paths, wired, replacements) as opened,
             _root_of(paths, opened.dataset_store) as recipe_root,
         ):
+            if wired.training_client.kind == "local" and "training_client" not in replacements:
+                on_notice(
+                    f"starting the training backend of this machine with {values.model}, which takes up to minutes"
+                )
             service = opened.training_client_for(values.model, values.deadline_s)
             result = train_on_tinker(
                 values,

@@ -19,27 +19,30 @@ _SHORT = 12  # digits of a commit that are enough to tell it from another
 
 
 def listing_table(entries: Sequence[Entry]) -> Table:
-    """Return one row per dataset."""
-    columns = ["dataset", "in use", "reader", "home", "version", "licence", "access", "size", "stored", "rows"]
-    return "Datasets", [*columns, "edits", "labels", "left out"], [_shelf_row(entry) for entry in entries]
+    """Return one row per dataset, of at most 120 characters; `--json` has the rest."""
+    columns = ["dataset", "in use", "home", "version", "licence", "access", "size", "rows", "edits", "left out"]
+    return "Datasets", columns, [_listing_row(entry) for entry in entries]
 
 
-def _shelf_row(entry: Entry) -> tuple[str, ...]:
+def _listing_row(entry: Entry) -> tuple[str, ...]:
     stored = entry.stored
     size = stored.size_bytes if stored else entry.size_bytes
-    counts = (stored.rows, stored.edits, stored.labels, stored.dropped) if stored else (None,) * 4
+    counts = (stored.rows, stored.edits, stored.dropped) if stored else (None,) * 3
+    home = (entry.home or "unknown").removeprefix("hf://datasets/")
     return (
         entry.name,
         "yes" if entry.is_used else "no",
-        entry.reader,
-        f"{entry.home or 'unknown'}{' (mirrored)' if entry.is_mirrored else ''}",
-        "newest" if entry.is_followed else _short(entry.version),
-        entry.licence,
-        entry.access,
-        "unknown" if size is None else decimal(size),
-        "damaged" if entry.fault else _short(stored.version) if stored else "",
+        "(mirrored)" if entry.is_mirrored else _clip(home, 22),
+        "newest" if entry.is_followed else _clip(_short(entry.version), _SHORT),
+        _clip(entry.licence, 12),
+        entry.access.removeprefix("token "),
+        "damaged" if entry.fault else "" if size is None else decimal(size),
         *("" if count is None else f"{count:,}" for count in counts),
     )
+
+
+def _clip(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def build_table(making: BuildReport) -> Table:

@@ -94,7 +94,7 @@ def test_the_list_is_a_table_for_people(built_shop: Shop) -> None:
     code, out, err = built_shop.shown("list")
 
     lines = [line.split() for line in out.splitlines()]
-    assert (code, err, lines[0], lines[2][:4]) == (0, "", ["Datasets"], ["dataset", "in", "use", "reader"])
+    assert (code, err, lines[0], lines[2][:4]) == (0, "", ["Datasets"], ["dataset", "in", "use", "home"])
     assert [line[:2] for line in lines[4:9]] == [
         *(["pairs", "yes"], ["twins", "yes"], ["far", "no"], ["gated", "no"], ["exam", "no"])
     ]
