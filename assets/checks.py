@@ -43,5 +43,5 @@ def sentence(faults: Sequence[str], remedy: str) -> str:
 
     line 3: id: Field required (and 2 more); materialize splits again
     """
-    others = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"{faults[0]}{others}; {remedy}"
+    suffix = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0]}{suffix}; {remedy}"

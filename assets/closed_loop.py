@@ -14,11 +14,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.described import described
+from assets.descriptions import describe_asset
 from assets.harbor import EVALUATION, EVALUATION_GROUP
-from assets.outcome import materialized, metadata_of
+from assets.outcome import materialize, metadata_of
 from assets.partitions import EVALUATIONS, RECIPES, add_partitions, tags_of
-from assets.reports.plots import bars, embedded
+from assets.reports.plots import bars, embed_png
 from assets.training import GROUP as TRAINING
 from assets.training import NAMES
 from graftline.core.build import Built
@@ -42,7 +42,7 @@ JOBS: Mapping[str, str] = {NAMES[-1]: TRAINING, EVALUATION: EVALUATION_GROUP}
 """The job that makes a step, by its stage."""
 
 
-def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
+def define_closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
     """Return the asset; nothing where no file says what the loop is."""
     file = load_closed_loop(paths)
     if file is None:
@@ -61,17 +61,17 @@ def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
         kinds={"markdown"},
         owners=["team:ml"],
         description=closed_loop_results.__doc__,
-        metadata=described(closed_loop_results),
+        metadata=describe_asset(closed_loop_results),
         required_resource_keys=needs(),
     )
-    def made(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: closed_loop_results(lineage), _shown)
+        return materialize(context, lineage, lambda: closed_loop_results(lineage), _shown)
 
-    return [made]
+    return [asset]
 
 
-def _solved(built: Built) -> list[dict[str, Any]]:
+def _list_solved_shares(built: Built) -> list[dict[str, Any]]:
     """Return the share of the tasks of every evaluation that each contestant solves, where it is known."""
     lines = json.loads((built.folder / RESULTS).read_text("utf-8"))
     shares = {
@@ -92,7 +92,9 @@ def _shown(built: Built) -> Mapping[str, Any]:
     return {
         **metadata_of(built),
         "results": dg.MetadataValue.md(report.read_text("utf-8")),
-        "plot": dg.MetadataValue.md(embedded("solved", bars(_solved(built), ["tasks", "contestant"], "solved"))),
+        "plot": dg.MetadataValue.md(
+            embed_png("solved", bars(_list_solved_shares(built), ["tasks", "contestant"], "solved"))
+        ),
         "report": dg.MetadataValue.path(str(report)),
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.outcome import metadata_of
-from assets.reports.plots import bars, embedded
+from assets.reports.plots import bars, embed_png
 from graftline.core.build import Built
 from graftline.core.paths import Paths
 from graftline.core.record import write_atomically
@@ -26,10 +26,14 @@ def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
     attempts = read_attempts(built.folder)
     overall = summarize(attempts)
-    known = {
-        f"{name}.{one.contestant}": value
-        for one in overall
-        for name, value in (("pass_at_1", one.pass_at[1]), ("coverage", one.coverage), ("cost_usd", one.cost_usd))
+    numbers = {
+        f"{name}.{metrics.contestant}": value
+        for metrics in overall
+        for name, value in (
+            ("pass_at_1", metrics.pass_at[1]),
+            ("coverage", metrics.coverage),
+            ("cost_usd", metrics.cost_usd),
+        )
         if value is not None
     }
     plots = plots_of(attempts)
@@ -38,20 +42,20 @@ def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
         **metadata_of(built),
         "figures": dg.MetadataValue.md(overview(overall)),
         "comparisons": dg.MetadataValue.md(comparisons(attempts)),
-        "classes": dg.MetadataValue.md(by_group(summarize_by(attempts, lambda one: one.edit_class))),
+        "classes": dg.MetadataValue.md(by_group(summarize_by(attempts, lambda attempt: attempt.edit_class))),
         "causes": dg.MetadataValue.md(causes(overall)),
-        **{f"{kind}_plot": dg.MetadataValue.md(embedded(kind, image)) for kind, image in plots.items()},
+        **{f"{kind}_plot": dg.MetadataValue.md(embed_png(kind, image)) for kind, image in plots.items()},
         "report": dg.MetadataValue.path(str(report)),
         "browser": dg.MetadataValue.path(str(report.with_name(BROWSER))),
-        **known,
+        **numbers,
     }
 
 
 def plots_of(attempts: Sequence[Attempt]) -> dict[str, bytes]:
     """Return PNGs by what they show: pass@1 of all contestants, and by class of edit where there are several."""
     plots = {"pass": bars(_shares(summarize(attempts)), ["contestant"], _SHARE, "interval")}
-    classes = summarize_by(attempts, lambda one: one.edit_class)
-    if len({one.of for one in classes}) > 1:
+    classes = summarize_by(attempts, lambda attempt: attempt.edit_class)
+    if len({metrics.of for metrics in classes}) > 1:
         plots["classes"] = bars(_shares(classes), ["of", "contestant"], _SHARE, "interval")
     return plots
 
@@ -69,8 +73,9 @@ def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots:
     return folder / REPORT
 
 
-def _shares(found: Sequence[Metrics]) -> list[dict[str, Any]]:
+def _shares(summaries: Sequence[Metrics]) -> list[dict[str, Any]]:
     rows = [
-        {"of": one.of, "contestant": one.contestant, _SHARE: one.pass_at[1], "interval": one.interval} for one in found
+        {"of": metrics.of, "contestant": metrics.contestant, _SHARE: metrics.pass_at[1], "interval": metrics.interval}
+        for metrics in summaries
     ]
     return [row for row in rows if row[_SHARE] is not None]

@@ -10,9 +10,9 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import WEEKLY, columns_of, described, fields_of, key_of, source_key
+from assets.descriptions import WEEKLY, columns_of, describe_asset, fields_of, key_of, source_key
 from assets.links import home_page, shown_at
-from assets.outcome import DATA_VERSION, materialized, metadata_of, readable_failure
+from assets.outcome import DATA_VERSION, materialize, metadata_of, readable_failure
 from graftline.core.build import Built
 from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.edit import DIVISION, NORMALIZED
@@ -37,7 +37,7 @@ def dataset_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
     assets = list(evaluations)
     for name, dataset in catalog.sources.items():
         raw = _raw(name, dataset)
-        assets += [raw, _normalized(name, dataset, [raw, *evaluations])]
+        assets += [raw, _define_normalized(name, dataset, [raw, *evaluations])]
     normalized = [key_of("normalized", name) for name in catalog.sources]
     return [
         *assets,
@@ -93,7 +93,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
             **_links(dataset),
             "version": dataset.version,
             "license": dataset.license,
-            **described(raw_stage),
+            **describe_asset(raw_stage),
         },
         required_resource_keys=needs("dataset_sources"),
         # one that is pinned has nothing new to offer
@@ -102,7 +102,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
     )
     def raw(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        result = materialized(context, lineage, lambda: raw_stage(lineage, name), shown)
+        result = materialize(context, lineage, lambda: raw_stage(lineage, name), shown)
         revision = lineage.record(lineage.paths.raw(name)).inputs.get("home")
         if not revision:
             return result
@@ -114,7 +114,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
     return raw
 
 
-def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) -> dg.AssetsDefinition:
+def _define_normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) -> dg.AssetsDefinition:
     @dg.asset(
         key=key_of("normalized", name),
         deps=deps,
@@ -123,16 +123,16 @@ def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) ->
         kinds={"jsonl", "parquet"},
         owners=["team:data"],
         tags={"dataset": name},
-        metadata=described(normalized_stage, columns_of(NORMALIZED)),
+        metadata=describe_asset(normalized_stage, columns_of(NORMALIZED)),
         required_resource_keys=needs(),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"The rows of {name} as edits and labels; those that are neither are counted, with file and line.",
     )
-    def normalized(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: normalized_stage(lineage, name))
+        return materialize(context, lineage, lambda: normalized_stage(lineage, name))
 
-    return normalized
+    return asset
 
 
 def _links(dataset: Dataset) -> dict[str, Any]:
@@ -152,14 +152,14 @@ def _over_all(
         code_version=stage_code(make.__name__),
         kinds=kinds,
         owners=["team:data"],
-        metadata=described(make, rows),
+        metadata=describe_asset(make, rows),
         required_resource_keys=needs(),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
     def over_all(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: make(lineage))
+        return materialize(context, lineage, lambda: make(lineage))
 
     return over_all
 

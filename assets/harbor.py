@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from assets.contests import metadata_of_contest
-from assets.described import described
+from assets.descriptions import describe_asset
 from assets.links import shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.partitions import (
@@ -24,11 +24,11 @@ from assets.partitions import (
     EVALUATED_DEPLOYMENTS,
     EVALUATIONS,
     add_partitions,
-    configured_partitions,
+    load_partitions,
     tags_of,
 )
 from assets.pictures import rows_by_partition
-from assets.reports.plots import bars, embedded
+from assets.reports.plots import bars, embed_png
 from graftline.core.build import Built
 from graftline.core.errors import GraftlineError
 from graftline.core.markdown import table
@@ -92,7 +92,7 @@ def _asset(
     partitions: dg.DynamicPartitionsDefinition,
     deps: Sequence[dg.AssetDep],
     shown: Callable[[Paths, Built], Mapping[str, Any]],
-    over_all: OverAll = lambda made: {},
+    over_all: OverAll = lambda artifacts: {},
     systems: Sequence[str] = ("harbor",),
     name: str = "",
     description: str = "",
@@ -108,7 +108,7 @@ def _asset(
         pool="harbor",
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=description or make.__doc__,
-        metadata=described(make),
+        metadata=describe_asset(make),
         required_resource_keys=needs(*systems),
     )
     def asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
@@ -150,7 +150,7 @@ def _metadata_of_rewards(built: Built) -> Mapping[str, Any]:
     summary, rows = read_summary(built.folder), read_rows(built.folder / RESULTS)
     rewards = [row["reward"] for row in rows if row["reward_valid"]]
     low, high = summary["interval"] or (None, None)
-    known = {
+    numbers = {
         "mean_reward": summary["mean_reward"],
         "mean_reward_low": low,
         "mean_reward_high": high,
@@ -163,10 +163,10 @@ def _metadata_of_rewards(built: Built) -> Mapping[str, Any]:
         "coverage": summary["coverage"],
         "figures": dg.MetadataValue.md(figures(summary)),
         "causes": dg.MetadataValue.md(causes(rows)),
-        "rewards": dg.MetadataValue.md(embedded("rewards", bars(_shares(rewards), ["reward"], "share"))),
+        "rewards": dg.MetadataValue.md(embed_png("rewards", bars(_shares(rewards), ["reward"], "share"))),
         "report": dg.MetadataValue.path(str(built.folder / REPORT)),
         "job": summary["job_id"],
-        **{name: value for name, value in known.items() if value is not None},
+        **{name: value for name, value in numbers.items() if value is not None},
     }
 
 
@@ -186,11 +186,13 @@ def main() -> None:
         EVALUATED_DEPLOYMENTS.name: "deployment_evaluations",
         EVALUATIONS.name: EVALUATION_GROUP,
     }
-    partitions = [(of, names) for of, names in configured_partitions(Paths(find_root())) if of.name in jobs]
+    partitions = [
+        (definition, names) for definition, names in load_partitions(Paths(find_root())) if definition.name in jobs
+    ]
     add_partitions(*partitions)
-    for of, names in partitions:
+    for definition, names in partitions:
         for name in names:
-            print(jobs[of.name], tags_of(name))
+            print(jobs[definition.name], tags_of(name))
 
 
 if __name__ == "__main__":

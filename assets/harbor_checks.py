@@ -25,17 +25,17 @@ def harbor_checks() -> list[dg.AssetChecksDefinition]:
 
 
 def _check(find: Callable[[Lineage], list[checks.Finding]]) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=DEPLOYMENT_EVALUATION, name=find.__name__, blocking=True, description=_asked(find))
+    @dg.asset_check(asset=DEPLOYMENT_EVALUATION, name=find.__name__, blocking=True, description=_describe_check(find))
     def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         return evaluate_check(context, lambda: _result(find.__name__, find(artifacts.stages({}))))
 
     return check
 
 
-def _asked(find: Callable[..., Any]) -> str:
+def _describe_check(find: Callable[..., Any]) -> str:
     """Return what a check looks at, for the UI: what is written of the function that looks, without its `Return`."""
-    said = (find.__doc__ or "").removeprefix("Return ")
-    return said[:1].upper() + said[1:]
+    description = (find.__doc__ or "").removeprefix("Return ")
+    return description[:1].upper() + description[1:]
 
 
 def _result(check: str, findings: Sequence[checks.Finding]) -> dg.AssetCheckResult:
@@ -56,7 +56,7 @@ def _result(check: str, findings: Sequence[checks.Finding]) -> dg.AssetCheckResu
 def _check_of_adapters() -> dg.AssetChecksDefinition:
     find = adapter_not_worse_than_deployed
 
-    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=_asked(find))
+    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=_describe_check(find))
     def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         return evaluate_check(context, lambda: _result_of_standings(find(artifacts.stages({}))))
 
@@ -70,7 +70,9 @@ def _result_of_standings(standings: Sequence[Standing]) -> dg.AssetCheckResult:
         for standing in standings
         if standing.outcome == ("failed" if has_failed else "warned")
     ]
-    values = {f"difference.{one.name}": one.difference for one in standings if one.difference is not None}
+    values = {
+        f"difference.{standing.name}": standing.difference for standing in standings if standing.difference is not None
+    }
     return dg.AssetCheckResult(
         passed=not faults,
         description=sentence(faults, "deploy another adapter, or evaluate more tasks") if faults else None,

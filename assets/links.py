@@ -43,7 +43,7 @@ def shown_at(page: str, otherwise: str = "") -> dg.MetadataValue[str | None]:
 
 def with_licences(expression: str) -> str:
     """Return an SPDX expression as Markdown, in which every licence leads to its text."""
-    return _NAME.sub(lambda found: _licence(found[0]), expression)
+    return _NAME.sub(lambda match: _licence(match[0]), expression)
 
 
 def licence_rows(counts: Mapping[str, int]) -> list[dict[str, str | int]]:

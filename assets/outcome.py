@@ -26,7 +26,7 @@ from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage
 
 _LOG_EVERY_S = 5.0
-_TOLD = ("rows", "examples", "steps")
+_LOGGED_COUNTS = ("rows", "examples", "steps")
 """Counts that the log of a run says."""
 _MOST_COLUMNS = 16
 DATA_VERSION = "dagster/data_version"
@@ -40,14 +40,14 @@ OverAll = Callable[[Mapping[str, Built]], Mapping[str, Any]]
 """What is to be known of the artifacts of a run together, which come by their partitions."""
 
 
-def materialized(
+def materialize(
     context: dg.AssetExecutionContext,
     lineage: Lineage,
     make: Callable[[], Built],
     shown: Callable[[Built], Mapping[str, Any]] | None = None,
 ) -> dg.MaterializeResult[Any]:
     """Make one artifact, and return what there is to know of it."""
-    lineage.advance = _logged(context)
+    lineage.advance = _log_progress(context)
     with readable_failure():
         built = make()
     context.log.info(_sentence(built))
@@ -71,7 +71,7 @@ def materialize_each(
     lineage: Lineage,
     makes: Mapping[str, Callable[[], Built]],
     shown: Callable[[Built], Mapping[str, Any]],
-    over_all: OverAll = lambda made: {},
+    over_all: OverAll = lambda artifacts: {},
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Make an artifact for each partition key, and log an event of each with its own data version.
 
@@ -91,31 +91,31 @@ def materialize_each(
     """
     if not makes:
         raise dg.Failure("the partition range is empty; give its ends in the order of the partitions")
-    lineage.advance = _logged(context)
-    made: dict[str, Built] = {}
+    lineage.advance = _log_progress(context)
+    artifacts: dict[str, Built] = {}
     metadata: dict[str, Mapping[str, Any]] = {}
     for key, make in makes.items():
         with readable_failure():
-            made[key] = make()
-        if made[key].is_fresh:
-            context.log.info(_sentence(made[key]))
-        metadata[key] = shown(made[key])
-    if unchanged := sum(not built.is_fresh for built in made.values()):
+            artifacts[key] = make()
+        if artifacts[key].is_fresh:
+            context.log.info(_sentence(artifacts[key]))
+        metadata[key] = shown(artifacts[key])
+    if unchanged := sum(not built.is_fresh for built in artifacts.values()):
         # in one line, for each takes the log of a run as long as looking at an artifact does
-        context.log.info(f"{unchanged} of {len(made)} partitions are unchanged")
-    overview = {"partitions": dg.MetadataValue.md(_overview(made)), **over_all(made)}
-    own = {key: told.get(ROW_COUNT, 0) for key, told in metadata.items()}
+        context.log.info(f"{unchanged} of {len(artifacts)} partitions are unchanged")
+    overview = {"partitions": dg.MetadataValue.md(_overview(artifacts)), **over_all(artifacts)}
+    own = {key: facts.get(ROW_COUNT, 0) for key, facts in metadata.items()}
     of_asset = _rows_of_asset(context, own)
     yield dg.MaterializeResult(
-        data_version=dg.DataVersion(digest({key: built.record.identity for key, built in made.items()}))
+        data_version=dg.DataVersion(digest({key: built.record.identity for key, built in artifacts.items()}))
     )
     context.log_event(dg.AssetObservation(context.asset_key, metadata=overview))
     provenance = _provenance(context)
     for key in context.partition_keys:
-        tags = {**provenance, **_dimensions(key), DATA_VERSION: made[key].record.identity}
+        tags = {**provenance, **_dimensions(key), DATA_VERSION: artifacts[key].record.identity}
         rows = {_ROWS_OF_PARTITION: own[key], **({} if of_asset is None else {ROW_COUNT: of_asset})}
-        told = {**{name: value for name, value in metadata[key].items() if name != ROW_COUNT}, **rows}
-        context.log_event(dg.AssetMaterialization(context.asset_key, metadata=told, partition=key, tags=tags))
+        facts = {**{name: value for name, value in metadata[key].items() if name != ROW_COUNT}, **rows}
+        context.log_event(dg.AssetMaterialization(context.asset_key, metadata=facts, partition=key, tags=tags))
 
 
 def _rows_of_asset(context: dg.AssetExecutionContext, own: Mapping[str, int]) -> int | None:
@@ -126,19 +126,19 @@ def _rows_of_asset(context: dg.AssetExecutionContext, own: Mapping[str, int]) ->
     last = context.instance.get_latest_materialization_event(context.asset_key)
     if last is None:
         return sum(own.values())
-    replaced = (_told(context, partition) for partition in own)
-    before = [told.get(_ROWS_OF_PARTITION) if told else dg.IntMetadataValue(0) for told in replaced]
+    replaced = (_read_last_metadata(context, partition) for partition in own)
+    before = [values.get(_ROWS_OF_PARTITION) if values else dg.IntMetadataValue(0) for values in replaced]
     all_before = last.asset_materialization.metadata.get(ROW_COUNT) if last.asset_materialization else None
     if all_before is None or None in before:
         return None
-    return sum(own.values()) + int(all_before.value) - sum(int(one.value) for one in before if one)
+    return sum(own.values()) + int(all_before.value) - sum(int(rows.value) for rows in before if rows)
 
 
-def _told(context: dg.AssetExecutionContext, partition: str) -> Mapping[str, Any] | None:
+def _read_last_metadata(context: dg.AssetExecutionContext, partition: str) -> Mapping[str, Any] | None:
     """Return the metadata of the newest event of a partition that has any; None where there is no event."""
-    records = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[partition])
-    found = context.instance.fetch_materializations(records, limit=1).records
-    return next((one.asset_materialization.metadata for one in found if one.asset_materialization), None)
+    event_filter = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[partition])
+    records = context.instance.fetch_materializations(event_filter, limit=1).records
+    return next((record.asset_materialization.metadata for record in records if record.asset_materialization), None)
 
 
 def _provenance(context: dg.AssetExecutionContext) -> dict[str, str]:
@@ -161,9 +161,9 @@ def _dimensions(key: str) -> dict[str, str]:
     return {f"{_DIMENSION}{name}": value for name, value in key.keys_by_dimension.items()}
 
 
-def _overview(made: Mapping[str, Built]) -> str:
+def _overview(artifacts: Mapping[str, Built]) -> str:
     """Return a table of what became of every partition, and how many rows each has."""
-    rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in made.items()]
+    rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in artifacts.items()]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     if len(columns) > _MOST_COLUMNS:
         # what is counted by families, datasets or reasons stands in the table of each partition
@@ -183,15 +183,15 @@ def readable_failure() -> Iterator[None]:
         raise dg.Failure(str(error), allow_retries=isinstance(error, BoundaryError)) from None
     except OSError as error:
         # a full disk, a folder that may not be written to, a file where a folder should be
-        where, what = error.filename or "the file system", error.strerror or str(error)
-        raise dg.Failure(f"{where}: {what}; mend it and run again, what was made before is untouched") from error
+        place, problem = error.filename or "the file system", error.strerror or str(error)
+        raise dg.Failure(f"{place}: {problem}; mend it and run again, what was made before is untouched") from error
 
 
 def metadata_of(built: Built) -> Mapping[str, Any]:
     """Return counts as numbers, for plots over time, tables of them and of what it was made from, and where the files are."""
     record, counts = built.record, built.record.counts
     lines = [{"count of": name, "number": number} for name, number in counts.items()]
-    files = [{"file": f"`{name}`", "bytes": found.size_bytes} for name, found in record.files.items()]
+    files = [{"file": f"`{name}`", "bytes": file.size_bytes} for name, file in record.files.items()]
     inputs = [{"made from": name, "identity": f"`{identity[:12]}`"} for name, identity in record.inputs.items()]
     return {
         # a count may be called what a table is called
@@ -230,10 +230,10 @@ def _on_terms(record: ArtifactRecord) -> dict[str, Any]:
         "source": record.source, "version": record.version, "licence": with_licences(record.license),
         "downloaded": f"{record.downloaded_at:%Y-%m-%d %H:%M} UTC", "sha256": f"`{record.sha256[:16]}…`",
     }  # fmt: skip
-    told = {"terms": dg.MetadataValue.md(table([{"": name, "is": value} for name, value in facts.items()]))}
+    metadata = {"terms": dg.MetadataValue.md(table([{"": name, "is": value} for name, value in facts.items()]))}
     if isinstance(record, NormalizedRecord):
-        told["licences"] = dg.MetadataValue.md(table(licence_rows(record.licences)))
-    return told
+        metadata["licences"] = dg.MetadataValue.md(table(licence_rows(record.licences)))
+    return metadata
 
 
 def _state(built: Built) -> str:
@@ -241,11 +241,11 @@ def _state(built: Built) -> str:
 
 
 def _sentence(built: Built) -> str:
-    counts = ", ".join(f"{number} {name}" for name, number in built.record.counts.items() if name in _TOLD)
+    counts = ", ".join(f"{number} {name}" for name, number in built.record.counts.items() if name in _LOGGED_COUNTS)
     return f"{built.record.kind} {built.record.name}: {_state(built)}; {counts}"
 
 
-def _logged(context: dg.AssetExecutionContext) -> Callable[[int, int], None]:
+def _log_progress(context: dg.AssetExecutionContext) -> Callable[[int, int], None]:
     """Return what reports progress to the log of the run, every few seconds."""
     last = time.monotonic()
 

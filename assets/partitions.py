@@ -31,7 +31,7 @@ EVALUATIONS = dg.DynamicPartitionsDefinition(name="evaluations")
 """Files of `configs/evaluations`."""
 
 
-def configured_partitions(paths: Paths) -> list[tuple[dg.DynamicPartitionsDefinition, list[str]]]:
+def load_partitions(paths: Paths) -> list[tuple[dg.DynamicPartitionsDefinition, list[str]]]:
     """Return the partitions that the files of configuration stand for, but for recipes on demand.
 
     Raises:
@@ -81,12 +81,12 @@ def tags_of(partition: str) -> str:
 
 def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Split]]:
     """Return every partition key of this run, with its language and split."""
-    found = []
+    keys = []
     for key in context.partition_keys:
         dimensions = cast(dg.MultiPartitionKey, key).keys_by_dimension
         language, split = dimensions["language"], dimensions["split"]
-        found.append((str(key), cast(Language, language), cast(Split, split)))
-    return found
+        keys.append((str(key), cast(Language, language), cast(Split, split)))
+    return keys
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.reports.plots import embedded, funnel, stacked
+from assets.reports.plots import embed_png, funnel, stack_bars
 from graftline.core.build import Built
 
 _LEFT_OUT = ("dropped", "not_kept", "unsound")
@@ -23,7 +23,7 @@ def outcomes(counts: Mapping[str, int]) -> dict[str, Any]:
     steps += [{"step": reason, "number": number, "is_loss": True} for _, reason, number in left_out(counts)]
     if sum(step["number"] > 0 for step in steps) < _FEWEST:
         return {}
-    return {"plot": dg.MetadataValue.md(embedded("outcomes", funnel(steps)))}
+    return {"plot": dg.MetadataValue.md(embed_png("outcomes", funnel(steps)))}
 
 
 def left_out(counts: Mapping[str, int]) -> list[tuple[str, str, int]]:
@@ -32,13 +32,13 @@ def left_out(counts: Mapping[str, int]) -> list[tuple[str, str, int]]:
     return [(how, reason, number) for (how, _, reason), number in parts if how in _LEFT_OUT and number]
 
 
-def rows_by_partition(made: Mapping[str, Built]) -> dict[str, Any]:
+def rows_by_partition(artifacts: Mapping[str, Built]) -> dict[str, Any]:
     """Return a plot of the rows of every partition of a run, and of those left out; nothing where there is none."""
-    rows = [{"partition": key, **_kept_and_lost(built.record.counts)} for key, built in made.items()]
+    rows = [{"partition": key, **_kept_and_lost(built.record.counts)} for key, built in artifacts.items()]
     values = [name for name in ("rows", "left out") if any(row[name] for row in rows)]
     if not values:
         return {}
-    return {"plot": dg.MetadataValue.md(embedded("partitions", stacked(rows, ["partition"], values, "rows")))}
+    return {"plot": dg.MetadataValue.md(embed_png("partitions", stack_bars(rows, ["partition"], values, "rows")))}
 
 
 def _kept_and_lost(counts: Mapping[str, int]) -> dict[str, int]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets.described import described
+from assets.descriptions import describe_asset
 from assets.outcome import materialize_each, metadata_of
-from assets.reports.plots import curves, embedded
+from assets.reports.plots import curves, embed_png
 from graftline.core.build import Built
 from graftline.core.markdown import table
 from graftline.pipeline.settings import stage_code
@@ -46,7 +46,7 @@ def prompt_assets(names: Sequence[str]) -> list[dg.AssetsDefinition]:
         pool="actors",
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=optimized_prompt.__doc__,
-        metadata=described(optimized_prompt),
+        metadata=describe_asset(optimized_prompt),
         required_resource_keys=needs("sandbox", "actors"),
     )
     def asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
@@ -60,29 +60,29 @@ def prompt_assets(names: Sequence[str]) -> list[dg.AssetsDefinition]:
 def _metadata(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of a prompt: the front as a table, the prompt itself, its score against rollouts."""
     outcome = read_outcome(built.folder)
-    found = outcome.gain
-    known: dict[str, Any] = {"score": outcome.best_score, "gain": None if found is None else found[0]}
-    if found is not None and found[1] is not None:
-        known |= {"gain_low": found[1][0], "gain_high": found[1][1]}
+    gain = outcome.gain
+    numbers: dict[str, Any] = {"score": outcome.best_score, "gain": None if gain is None else gain[0]}
+    if gain is not None and gain[1] is not None:
+        numbers |= {"gain_low": gain[1][0], "gain_high": gain[1][1]}
     if outcome.not_judged:
-        known["not_judged"] = outcome.not_judged
+        numbers["not_judged"] = outcome.not_judged
     return {
         **metadata_of(built),
         "front": dg.MetadataValue.md(table(front_rows(outcome)[:_MOST_ROWS])),
         "best_prompt": dg.MetadataValue.md((built.folder / BEST).read_text("utf-8")),
-        "score_by_rollouts": dg.MetadataValue.md(embedded("score", _plot(outcome))),
+        "score_by_rollouts": dg.MetadataValue.md(embed_png("score", _plot(outcome))),
         "report": dg.MetadataValue.path(str(built.folder / PAGE)),
         "proposer": outcome.proposer,
         "ended_by": outcome.ending,
         "judged_on": outcome.summary()["judged_on"],
         "rollouts": outcome.rollouts,
         "prompt_name": f"optimized/{built.record.name}",
-        **{name: value for name, value in known.items() if value is not None},
+        **{name: value for name, value in numbers.items() if value is not None},
     }
 
 
 def _plot(outcome: Outcome) -> bytes:
     """Return every prompt's score at the rollouts it took to find, and the best so far."""
-    points = [(float(one.asked), score) for one in outcome.prompts if (score := mean(one.scores)) is not None]
+    points = [(float(prompt.asked), score) for prompt in outcome.prompts if (score := mean(prompt.scores)) is not None]
     best = [*zip([at for at, _ in points], accumulate((score for _, score in points), max), strict=True)]
     return curves({"best so far": best, "found": points}, "rollouts", "score on the front")

@@ -11,11 +11,11 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import columns_of, described, fields_of, key_of
+from assets.descriptions import columns_of, describe_asset, fields_of, key_of
 from assets.outcome import OverAll, materialize_partitions
 from assets.partitions import partitions_of
 from assets.pictures import rows_by_partition
-from assets.reports.plots import embedded, stacked
+from assets.reports.plots import embed_png, stack_bars
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built
 from graftline.datasets.catalog import Catalog
@@ -57,8 +57,8 @@ def _snippets(catalog: Catalog) -> dg.AssetDep:
     """Return the splits that synthetic edits are made on: those of the language, and of others that are also in it."""
     used_by: dict[str, list[str]] = {language: [] for language in catalog.languages}
     for language in catalog.languages:
-        for of in catalog.snippets_of(language):
-            used_by[of].append(language)
+        for source in catalog.snippets_of(language):
+            used_by[source].append(language)
     dimensions = {
         "language": dg.DimensionPartitionMapping("language", dg.StaticPartitionMapping(used_by)),
         "split": dg.DimensionPartitionMapping("split", dg.IdentityPartitionMapping()),
@@ -90,7 +90,7 @@ def _stage(
         code_version=stage_code(name),
         kinds=kinds,
         owners=["team:data"],
-        metadata=described(make, _rows_of(name)),
+        metadata=describe_asset(make, _rows_of(name)),
         # one run at a time uses the first of the systems, unless it is to be another one
         pool=pool or next(iter(systems), None),
         required_resource_keys=needs(*systems),
@@ -119,18 +119,18 @@ def _rows_of(stage: str) -> dg.TableSchema:
             return columns_of(STEPS)
 
 
-def _endings(made: Mapping[str, Built]) -> Mapping[str, Any]:
+def _endings(artifacts: Mapping[str, Built]) -> Mapping[str, Any]:
     """Return how the attempts of every partition ended, as a plot; one without a reward is none that failed."""
     parts = ("verified", "not verified", "no reward")
     rows: list[dict[str, Any]] = []
-    for key, built in made.items():
+    for key, built in artifacts.items():
         counts = built.record.counts
         verified, unknown = counts["verified"], counts["no_reward"]
         ended = (verified, counts["rows"] - verified - unknown, unknown)
         if counts["rows"]:
             rows.append({"partition": key, **dict(zip(parts, ended, strict=True))})
-    image = stacked(rows, ["partition"], parts, "attempts") if rows else b""
-    return {"plot": dg.MetadataValue.md(embedded("attempts", image))} if rows else {}
+    image = stack_bars(rows, ["partition"], parts, "attempts") if rows else b""
+    return {"plot": dg.MetadataValue.md(embed_png("attempts", image))} if rows else {}
 
 
 @dg.asset_check(asset="splits", name="schema_valid", blocking=True)

@@ -15,11 +15,11 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import described
+from assets.descriptions import describe_asset
 from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.partitions import RECIPES, add_partitions, tags_of
-from assets.reports.plots import curves, embedded, stacked
+from assets.reports.plots import curves, embed_png, stack_bars
 from graftline.core.build import Built
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.markdown import table
@@ -51,7 +51,7 @@ def training_assets() -> list[dg.AssetsDefinition]:
         _asset(sft_dataset, deps, {"jsonl"}, metadata_of_rows, ("sandbox",), "sandbox", _sizes),
         _asset(
             trained_adapter, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter,
-            ("tinker", "sandbox"), "trainer", _solved,
+            ("tinker", "sandbox"), "trainer", _plot_solved,
         ),
     ]  # fmt: skip
 
@@ -73,7 +73,7 @@ def _asset(
         code_version=stage_code(make.__name__),
         kinds=kinds,
         owners=["team:ml"],
-        metadata=described(make),
+        metadata=describe_asset(make),
         required_resource_keys=needs(*systems),
         pool=pool,
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -119,26 +119,26 @@ def metadata_of_rows(built: Built) -> Mapping[str, Any]:
     }
 
 
-def _sizes(made: Mapping[str, Built]) -> Mapping[str, Any]:
+def _sizes(artifacts: Mapping[str, Built]) -> Mapping[str, Any]:
     """Return how much each recipe trains on, looks at and solves, as a plot."""
     parts = {"train": "rows", "held out": "held_out", "tasks": "tasks"}
     rows = [
         {"recipe": name, **{part: built.record.counts[count] for part, count in parts.items()}}
-        for name, built in made.items()
+        for name, built in artifacts.items()
     ]
-    return {"plot": dg.MetadataValue.md(embedded("sizes", stacked(rows, ["recipe"], [*parts], "rows and tasks")))}
+    return {"plot": dg.MetadataValue.md(embed_png("sizes", stack_bars(rows, ["recipe"], [*parts], "rows and tasks")))}
 
 
-def _solved(made: Mapping[str, Built]) -> Mapping[str, Any]:
+def _plot_solved(artifacts: Mapping[str, Built]) -> Mapping[str, Any]:
     """Return the tasks that are solved without each adapter and with it, as a plot."""
     rows = [
         {"model": f"{name}, {when}", "solved": solved, "not solved": built.record.counts["tasks"] - solved}
-        for name, built in made.items()
+        for name, built in artifacts.items()
         for when in ("before", "after")
         for solved in (built.record.counts[f"solved_{when}"],)
     ]
     return {
-        "plot": dg.MetadataValue.md(embedded("solved", stacked(rows, ["model"], ["solved", "not solved"], "tasks")))
+        "plot": dg.MetadataValue.md(embed_png("solved", stack_bars(rows, ["model"], ["solved", "not solved"], "tasks")))
     }
 
 
@@ -157,8 +157,8 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         "held-out loss": [(step.step + 1, step.held_out_loss) for step in steps if step.held_out_loss is not None],
     }
     image = curves(losses, "step", "loss")
-    others = {
-        f"{name}_curve": dg.MetadataValue.md(embedded(name, curves({name: points}, "step", name)))
+    metric_curves = {
+        f"{name}_curve": dg.MetadataValue.md(embed_png(name, curves({name: points}, "step", name)))
         for name in _CURVES
         if (points := [(step.step + 1, step.metrics[name]) for step in steps if name in step.metrics])
     }
@@ -173,8 +173,8 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
     return {
         **metadata_of(built),
         "dagster/row_count": counts["examples"],
-        "loss_curve": dg.MetadataValue.md(embedded("loss", image)),
-        **others,
+        "loss_curve": dg.MetadataValue.md(embed_png("loss", image)),
+        **metric_curves,
         "last_loss": steps[-1].loss,
         "trained_on": dg.MetadataValue.path(str(rows)),
         "run": built.record.config["run_id"],

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.closed_loop import closed_loop_assets
+from assets.closed_loop import define_closed_loop_assets
 from assets.datasets import dataset_assets, dataset_checks, source_assets
 from assets.harbor import harbor_assets
 from assets.harbor_checks import harbor_checks
@@ -28,7 +28,7 @@ from graftline.pipeline.stages.model_evaluation import model_evaluation_names
 from graftline.pipeline.stages.optimized_prompt import prompt_names
 from orchestration.executors import executor_of
 from orchestration.jobs import (
-    closed_loop_job,
+    define_closed_loop_job,
     deployment_evaluation_job,
     evaluation_job,
     harbor_job,
@@ -39,11 +39,11 @@ from orchestration.jobs import (
 from orchestration.schedules import daily_lineage
 from resources.artifacts import Artifacts
 from resources.dbt import open_dbt
-from resources.forms import filled
+from resources.forms import fill_form
 from resources.systems import systems_of
 from resources.warehouse import Warehouse
 from sensors.actor_health import actor_health
-from sensors.closed_loop import closed_loop_sensor
+from sensors.closed_loop import define_closed_loop_sensor
 from sensors.dataset_versions import dataset_versions
 from sensors.harbor_builds import harbor_builds
 from sensors.lost_runs import lost_runs
@@ -72,7 +72,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     paths, name = Paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local")
     catalog = load_settings(paths).catalog
     prompts = prompt_names(paths)
-    closed_loop = closed_loop_assets(paths)
+    closed_loop = define_closed_loop_assets(paths)
     jobs = [
         lineage_job,
         training_job,
@@ -80,7 +80,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
         deployment_evaluation_job,
         evaluation_job,
         *prompts_job(prompts),
-        *closed_loop_job(closed_loop),
+        *define_closed_loop_job(closed_loop),
     ]
     return dg.Definitions(
         assets=[
@@ -109,7 +109,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             lost_runs(),
             partitions(),
             training_runs(training_job.name),
-            *([closed_loop_sensor(jobs)] if closed_loop else []),
+            *([define_closed_loop_sensor(jobs)] if closed_loop else []),
             harbor_builds([harbor_job, deployment_evaluation_job]),
         ],
         resources={**resources_for(paths, name), **resources},
@@ -125,7 +125,7 @@ def resources_for(paths: Paths, manifest: str) -> dict[str, Any]:
     """
     wired = load_manifest(paths, manifest)
     return {
-        "artifacts": Artifacts(root=str(paths.root), manifest=manifest, settings=filled(wired.artifacts)),
+        "artifacts": Artifacts(root=str(paths.root), manifest=manifest, settings=fill_form(wired.artifacts)),
         **systems_of(wired, paths, os.environ),
         "warehouse": Warehouse(path=str(paths.warehouse)),
         "dbt": open_dbt(),

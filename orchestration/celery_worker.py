@@ -28,7 +28,7 @@ _REDIS = ("redis://", "rediss://", "redis+socket://", "sentinel://")
 _ENDS = {DagsterEventType.STEP_SUCCESS, DagsterEventType.STEP_FAILURE, DagsterEventType.STEP_SKIPPED}
 
 
-def configured(environment: Mapping[str, str]) -> tuple[CeleryConfig, str]:
+def load_broker_config(environment: Mapping[str, str]) -> tuple[CeleryConfig, str]:
     """Return the executor of the manifest that `environment` names, and the address of its broker.
 
     Raises:
@@ -56,24 +56,26 @@ class Step(Task):  # type: ignore[misc]
             run = instance.get_run_by_id(args.run_id)
             if run is None or run.is_finished:
                 return []
-            if (events := ended(instance, args.run_id, key)) is not None:
+            if (events := find_end_events(instance, args.run_id, key)) is not None:
                 return events
-            tried = len(_logged(instance, args.run_id, key, {DagsterEventType.STEP_START}))
-        if self.request.delivery_info.get("redelivered") and tried >= config.max_tries:
+            starts = len(_read_events(instance, args.run_id, key, {DagsterEventType.STEP_START}))
+        if self.request.delivery_info.get("redelivered") and starts >= config.max_tries:
             raise BoundaryError(
-                f"step {key!r}: {tried} workers died at it; look for their end, which may be for want of memory"
+                f"step {key!r}: {starts} workers died at it; look for their end, which may be for want of memory"
             )
         return super().__call__(execute_step_args_packed, executable_dict)
 
 
-def ended(instance: DagsterInstance, run_id: str, key: str) -> list[str] | None:
+def find_end_events(instance: DagsterInstance, run_id: str, key: str) -> list[str] | None:
     """Return the events of a step that ended, packed; None of one that did not."""
-    if not _logged(instance, run_id, key, _ENDS):
+    if not _read_events(instance, run_id, key, _ENDS):
         return None
-    return [serialize_value(event) for event in _logged(instance, run_id, key, None)]
+    return [serialize_value(event) for event in _read_events(instance, run_id, key, None)]
 
 
-def _logged(instance: DagsterInstance, run_id: str, key: str, kinds: set[DagsterEventType] | None) -> Sequence[Any]:
+def _read_events(
+    instance: DagsterInstance, run_id: str, key: str, kinds: set[DagsterEventType] | None
+) -> Sequence[Any]:
     entries = instance.all_logs(run_id, of_type=kinds)
     return [entry.dagster_event for entry in entries if entry.dagster_event and entry.dagster_event.step_key == key]
 
@@ -104,7 +106,7 @@ def hold(channel: Any) -> None:
             client.zadd(channel.unacked_index_key, held, xx=True)
 
 
-config, _address = configured(os.environ)
+config, _address = load_broker_config(os.environ)
 _source = celery_settings(config)["config_source"]
 app = make_app({"broker": _address, "backend": _address, "config_source": dict_wrapper(_source)})
 app.steps["consumer"].add(Holding)

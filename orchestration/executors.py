@@ -41,13 +41,13 @@ def executor_of(config: ExecutorConfig) -> dg.ExecutorDefinition:
             except ImportError as error:
                 raise _lacking("k8s_job", "kubernetes", error) from None
             at_once = {"max_concurrent": config.at_once} if config.at_once else {}
-            found = k8s_job_executor.configured({**at_once, **config.settings})
+            executor = k8s_job_executor.configured({**at_once, **config.settings})
             # otherwise it would show when a run starts
-            checked = found.apply_config_mapping({"config": {}})
+            checked = executor.apply_config_mapping({"config": {}})
             if not checked.success:
-                reasons = "; ".join(one.message for one in checked.errors or ())
+                reasons = "; ".join(fault.message for fault in checked.errors or ())
                 raise ConfigError(f"executor.settings: {reasons}; see dagster-k8s' `k8s_job_executor`")
-            return found
+            return executor
         case _:
             assert_never(config)
 

@@ -55,7 +55,9 @@ def prompts_job(partitions: Sequence[str]) -> list[Any]:
     return [job] if partitions else []
 
 
-def closed_loop_job(assets: Sequence[Any]) -> list[Any]:
+def define_closed_loop_job(assets: Sequence[Any]) -> list[Any]:
     """Return the job over the closed loop; none where there is none."""
-    said = "Whether the adapters of configs/closed_loop.yaml beat a larger model: reads the evaluations that say so."
-    return [dg.define_asset_job("closed_loop", selection=[*assets], description=said)] if assets else []
+    description = (
+        "Whether the adapters of configs/closed_loop.yaml beat a larger model: reads the evaluations that say so."
+    )
+    return [dg.define_asset_job("closed_loop", selection=[*assets], description=description)] if assets else []

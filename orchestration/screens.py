@@ -85,7 +85,7 @@ class Page:
 
 
 @contextmanager
-def served(home: Path) -> Iterator[str]:
+def serve(home: Path) -> Iterator[str]:
     """Serve the UI of the checkout over the instance in `home`, and yield its address.
 
     Raises:
@@ -104,8 +104,8 @@ def served(home: Path) -> Iterator[str]:
             while not _answers(f"{url}/server_info"):
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
-                    said = log.read().decode("utf-8", "replace")[-2000:]
-                    raise TimeoutError(f"the UI over {home} did not start within {_STARTS_WITHIN_S:.0f} s:\n{said}")
+                    output = log.read().decode("utf-8", "replace")[-2000:]
+                    raise TimeoutError(f"the UI over {home} did not start within {_STARTS_WITHIN_S:.0f} s:\n{output}")
                 time.sleep(0.5)
             yield url
         finally:
@@ -146,29 +146,29 @@ def pages(url: str) -> list[Page]:
     groups: dict[str, list[str]] = {}
     for node in nodes:
         groups.setdefault(node["groupName"], []).append(re.escape(node["assetKey"]["path"][-1]))
-    found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 3000))]
+    views = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 3000))]
     opened = ",".join(f"global@global:{group}" for group in sorted(groups) if group != _FOLDED)
     path = f"/asset-groups?expanded={quote(opened, safe='')}"
-    found.append(Page("lineage-upright", path, "Global asset lineage", size=(1700, 1800), is_upright=True))
+    views.append(Page("lineage-upright", path, "Global asset lineage", size=(1700, 1800), is_upright=True))
     for group, members in sorted(groups.items()):
         # of a large group only a part is in view
         member = re.compile(f"^({'|'.join(members)})$")
-        found.append(Page(f"group-{group}", f"{location}/asset-groups/{quote(group)}/lineage", member))
-    for node in sorted(nodes, key=lambda one: str(one["assetKey"]["path"])):
+        views.append(Page(f"group-{group}", f"{location}/asset-groups/{quote(group)}/lineage", member))
+    for node in sorted(nodes, key=lambda entry: str(entry["assetKey"]["path"])):
         parts = node["assetKey"]["path"]
         path = "/".join(quote(part) for part in parts)
-        found.append(
+        views.append(
             Page(f"asset-{'-'.join(parts)}", f"/assets/{path}?view=overview", "Code location", size=(1600, 2200))
         )
-    for job in sorted(one["name"] for one in loaded["jobs"] if one["name"] != _OF_DAGSTER):
-        found.append(Page(f"job-{job}", f"{location}/jobs/{quote(job)}", job))
+    for job in sorted(entry["name"] for entry in loaded["jobs"] if entry["name"] != _OF_DAGSTER):
+        views.append(Page(f"job-{job}", f"{location}/jobs/{quote(job)}", job))
     for kind in ("schedules", "sensors"):
-        for name in sorted(one["name"] for one in loaded[kind]):
-            found.append(Page(f"{kind[:-1]}-{name}", f"{location}/{kind}/{quote(name)}", name))
-    for name in sorted(one["name"] for one in loaded["allTopLevelResourceDetails"]):
-        found.append(Page(f"resource-{name}", f"{location}/resources/{quote(name)}", name, size=(1600, 1400)))
+        for name in sorted(entry["name"] for entry in loaded[kind]):
+            views.append(Page(f"{kind[:-1]}-{name}", f"{location}/{kind}/{quote(name)}", name))
+    for name in sorted(entry["name"] for entry in loaded["allTopLevelResourceDetails"]):
+        views.append(Page(f"resource-{name}", f"{location}/resources/{quote(name)}", name, size=(1600, 1400)))
     lists = {"runs": "/runs", "automation": "/automation", "jobs": "/jobs", "resources": f"{location}/resources"}
-    return [*found, *(Page(name, path, name.capitalize()) for name, path in lists.items())]
+    return [*views, *(Page(name, path, name.capitalize()) for name, path in lists.items())]
 
 
 def take(url: str, shown: Sequence[Page], reports: Sequence[Path], into: Path, chromium: str) -> list[str]:
@@ -200,7 +200,7 @@ def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str
     tab = browser.new_page(viewport={"width": page.size[0], "height": page.size[1]})
     if page.is_upright:
         tab.add_init_script(_UPRIGHT)
-    tab.on("console", lambda told: faults.append(told.text) if told.type == "error" else None)
+    tab.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     tab.on("pageerror", lambda error: faults.append(str(error)))
     in_flight: set[object] = set()
     # playwright keeps a mark on what it calls, which methods of a set do not take
@@ -282,21 +282,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--report", action="append", default=[], type=Path, metavar="FILE", help=".md or .html; repeatable"
     )
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser"))
-    asked = parser.parse_args(arguments)
-    if asked.home is None or not asked.home.is_dir():
-        parser.error(f"--home: {str(asked.home)!r} is no folder; name the DAGSTER_HOME that has the runs")
-    if asked.chromium is None:
+    options = parser.parse_args(arguments)
+    if options.home is None or not options.home.is_dir():
+        parser.error(f"--home: {str(options.home)!r} is no folder; name the DAGSTER_HOME that has the runs")
+    if options.chromium is None:
         parser.error("chromium is not installed: apt-get install chromium, or name it with --chromium")
     # told to end, it ends what it started, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with served(asked.home.resolve()) as url:
+    with serve(options.home.resolve()) as url:
         every = pages(url)
-        if unknown := set(asked.only) - {page.name for page in every}:
+        if unknown := set(options.only) - {page.name for page in every}:
             parser.error(f"--only: no page {sorted(unknown)}; there are {', '.join(page.name for page in every)}")
-        chosen = [page for page in every if not asked.only or page.name in asked.only]
-        faults = take(url, chosen, asked.report, asked.folder, asked.chromium)
+        chosen = [page for page in every if not options.only or page.name in options.only]
+        faults = take(url, chosen, options.report, options.folder, options.chromium)
     print(
-        json.dumps({"folder": str(asked.folder), "pages": len(chosen), "reports": len(asked.report), "faults": faults})
+        json.dumps(
+            {"folder": str(options.folder), "pages": len(chosen), "reports": len(options.report), "faults": faults}
+        )
     )
     return 1 if faults else 0
 

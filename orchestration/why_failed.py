@@ -17,8 +17,8 @@ def why_failed(instance: dg.DagsterInstance) -> Iterator[str]:
             if event is None:
                 continue
             failure = event.step_failure_data
-            told = failure.user_failure_data.description if failure.user_failure_data else None
-            yield f"{event.step_key}: {told or (failure.error.message.strip() if failure.error else 'failed')}"
+            description = failure.user_failure_data.description if failure.user_failure_data else None
+            yield f"{event.step_key}: {description or (failure.error.message.strip() if failure.error else 'failed')}"
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from graftline.pipeline.manifests import Manifest, load_manifest
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.run_log import RunLog
 from graftline.pipeline.settings import Settings, load_settings
-from resources.forms import filled, form_of
+from resources.forms import fill_form, form_of
 from resources.slots import take_over_slots
 from resources.systems import SYSTEMS, System
 
@@ -41,7 +41,7 @@ class Artifacts(System):
     root: str = Field(description="Folder that holds configs/ and data/.")
     manifest: str = Field(default="local", description="Manifest under configs/manifests that wires the deployment.")
     settings: form_of("artifacts") = Field(  # type: ignore[valid-type]
-        default=filled(FolderArtifactsConfig()), discriminator="kind", description="Where other machines find them."
+        default=fill_form(FolderArtifactsConfig()), discriminator="kind", description="Where other machines find them."
     )
     _run: "_Run" = PrivateAttr(default_factory=lambda: _Run())
 
@@ -50,9 +50,9 @@ class Artifacts(System):
         """The folders."""
         return Paths(Path(self.root))
 
-    def wired(self, *systems: System) -> Manifest:
+    def wire_manifest(self, *systems: System) -> Manifest:
         """Return the manifest of the deployment, with what was set of artifacts and of `systems`."""
-        return _wired(load_manifest(self.paths, self.manifest), [self, *systems])
+        return _override_manifest(load_manifest(self.paths, self.manifest), [self, *systems])
 
     def records(self) -> Callable[[Path], ArtifactRecord]:
         """Return what gives the record of an artifact, by its folder, from where artifacts are kept.
@@ -60,7 +60,7 @@ class Artifacts(System):
         It raises RecordError where there is none.
         """
         paths = self.paths
-        store = open_artifacts(self.wired().artifacts, paths.root, open_secrets(os.environ, paths.root))
+        store = open_artifacts(self.wire_manifest().artifacts, paths.root, open_secrets(os.environ, paths.root))
         return lambda folder: store.record(paths.relative(folder)) or load_record(folder)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -86,12 +86,12 @@ class Artifacts(System):
     def _stages(self, systems: Mapping[str, Any]) -> Lineage:
         configured = [system for system in systems.values() if isinstance(system, System)]
         run, paths = self._run, self.paths
-        manifest = self.wired(*configured)
+        manifest = self.wire_manifest(*configured)
         # whatever else stands under the name of a resource is what would have been opened
         stand_ins = {SYSTEMS[name].port: system for name, system in systems.items() if not isinstance(system, System)}
         run.opened.update(stand_ins)
-        given = {name: secret for system in configured for name, secret in system.secrets(paths).items()}
-        secrets = open_secrets({**os.environ, **given}, paths.root)
+        own_secrets = {name: secret for system in configured for name, secret in system.secrets(paths).items()}
+        secrets = open_secrets({**os.environ, **own_secrets}, paths.root)
         kinds = [Artifacts, *(SYSTEMS[name] for name in systems)]
         named = {port for kind in kinds for port in (kind.port, *kind.used_through_it)}
         ports = Ports(manifest, paths, run.stack, secrets, run.opened, named)
@@ -126,15 +126,15 @@ def stages_of(context: Any) -> Lineage:
         dagster.Failure: the run sets a resource that there is not, or something that does not fit.
     """
     # Dagster passes over names that no asset of the run lists
-    known = [NAME, *SYSTEMS, *OF_REPORTS]
-    if unknown := sorted({*context.run.run_config.get("resources", {})} - {*known, "io_manager"}):
+    names = [NAME, *SYSTEMS, *OF_REPORTS]
+    if unknown := sorted({*context.run.run_config.get("resources", {})} - {*names, "io_manager"}):
         raise dg.Failure(
-            f"resources.{unknown[0]}: there is no such resource; known: {', '.join(known)}", allow_retries=False
+            f"resources.{unknown[0]}: there is no such resource; known: {', '.join(names)}", allow_retries=False
         )
-    given = context.resources._asdict()
-    return given[NAME].stages({name: system for name, system in given.items() if name in SYSTEMS})
+    resources = context.resources._asdict()
+    return resources[NAME].stages({name: system for name, system in resources.items() if name in SYSTEMS})
 
 
-def _wired(manifest: Manifest, systems: list[System]) -> Manifest:
-    told = {port: settings for system in systems for port, settings in system.in_manifest().items()}
-    return validate({**manifest.model_dump(mode="json"), **told}, Manifest, "resources")
+def _override_manifest(manifest: Manifest, systems: list[System]) -> Manifest:
+    overrides = {port: settings for system in systems for port, settings in system.in_manifest().items()}
+    return validate({**manifest.model_dump(mode="json"), **overrides}, Manifest, "resources")

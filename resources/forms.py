@@ -17,10 +17,10 @@ from graftline.pipeline.manifests import Manifest
 
 def form_of(port: str) -> Any:
     """Return the settings of a port of manifests as the type of a field; where there are several kinds, one is chosen."""
-    return _converted(Manifest.model_fields[port].annotation)
+    return _convert_type(Manifest.model_fields[port].annotation)
 
 
-def filled(settings: BaseModel) -> dg.Config:
+def fill_form(settings: BaseModel) -> dg.Config:
     """Return settings of the library in Dagster's form."""
     return _form(type(settings))(**settings.model_dump(mode="json"))
 
@@ -28,33 +28,33 @@ def filled(settings: BaseModel) -> dg.Config:
 @cache
 def _form(model: type[BaseModel]) -> type[dg.Config]:
     fields: dict[str, Any] = {
-        name: (_converted(field.annotation), _described(field)) for name, field in model.model_fields.items()
+        name: (_convert_type(field.annotation), _describe_field(field)) for name, field in model.model_fields.items()
     }
     return create_model(model.__name__, __base__=dg.Config, __doc__=model.__doc__, **fields)
 
 
-def _described(field: FieldInfo) -> Any:
+def _describe_field(field: FieldInfo) -> Any:
     if field.is_required():
         return Field(description=field.description)
     default = field.get_default(call_default_factory=True)
     if isinstance(default, BaseModel):
-        default = filled(default)
+        default = fill_form(default)
     elif isinstance(default, tuple):
         default = [*default]
     return Field(default=default, description=field.description)
 
 
-def _converted(kind: Any) -> Any:
+def _convert_type(kind: Any) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return _form(kind)
     if origin in (Union, UnionType):
-        known = [_converted(one) for one in arguments if one is not NoneType]
-        if len(known) < len(arguments):
-            return known[0] | None
-        return Union[tuple(known)]  # noqa: UP007  # of a number that is known here only
+        alternatives = [_convert_type(argument) for argument in arguments if argument is not NoneType]
+        if len(alternatives) < len(arguments):
+            return alternatives[0] | None
+        return Union[tuple(alternatives)]  # noqa: UP007  # of a number that is known here only
     if origin is tuple:
-        return list[_converted(arguments[0])]  # type: ignore[misc]
+        return list[_convert_type(arguments[0])]  # type: ignore[misc]
     if origin is dict:
         return dict[str, Any] if get_origin(arguments[1]) is not None else kind
     return kind

@@ -19,7 +19,7 @@ from graftline.core.paths import Paths
 from graftline.core.secrets import EnvironmentSecrets
 from graftline.llm.fleet import load_fleet
 from graftline.pipeline.manifests import Manifest
-from resources.forms import filled, form_of
+from resources.forms import fill_form, form_of
 
 _SETTINGS = "What stands behind it, and its settings."
 
@@ -58,7 +58,7 @@ class ActorsResource(System):
     )
 
     def secrets(self, paths: Paths) -> dict[str, str]:
-        return _named(_key_of_fleet(self.settings, paths), self.api_key)
+        return _as_variable(_key_of_fleet(self.settings, paths), self.api_key)
 
 
 class TeacherResource(System):
@@ -81,7 +81,7 @@ class TinkerResource(System):
     )
 
     def secrets(self, paths: Paths) -> dict[str, str]:
-        return _named(getattr(self.settings, "api_key", ""), self.api_key)
+        return _as_variable(getattr(self.settings, "api_key", ""), self.api_key)
 
 
 class HarborResource(System):
@@ -94,7 +94,7 @@ class HarborResource(System):
     )
 
     def secrets(self, paths: Paths) -> dict[str, str]:
-        return _named(getattr(self.settings, "api_key", ""), self.api_key)
+        return _as_variable(getattr(self.settings, "api_key", ""), self.api_key)
 
 
 class QueueResource(System):
@@ -108,7 +108,7 @@ class QueueResource(System):
     )
 
     def secrets(self, paths: Paths) -> dict[str, str]:
-        return _named(getattr(self.settings, "url", ""), self.address)
+        return _as_variable(getattr(self.settings, "url", ""), self.address)
 
 
 class DatasetSourcesResource(System):
@@ -135,19 +135,19 @@ def systems_of(manifest: Manifest, paths: Paths, variables: Mapping[str, str]) -
         is_elsewhere = has_vault or dotenv.get(name) is not None
         return dg.EnvVar(name) if name and (name in variables or not is_elsewhere) else None
 
-    sandbox = SandboxResource(settings=filled(manifest.sandbox))
+    sandbox = SandboxResource(settings=fill_form(manifest.sandbox))
     actors = ActorsResource(
-        settings=filled(manifest.chat_model), api_key=shown(_key_of_fleet(manifest.chat_model, paths))
+        settings=fill_form(manifest.chat_model), api_key=shown(_key_of_fleet(manifest.chat_model, paths))
     )
     training, harbor, queue = manifest.training_client, manifest.harbor, manifest.queue
     return {
         "sandbox": sandbox,
         "actors": actors,
-        "teacher": TeacherResource(settings=filled(manifest.teacher), sandbox=sandbox, actors=actors),
-        "tinker": TinkerResource(settings=filled(training), api_key=shown(getattr(training, "api_key", ""))),
-        "harbor": HarborResource(settings=filled(harbor), api_key=shown(getattr(harbor, "api_key", ""))),
-        "queue": QueueResource(settings=filled(queue), address=shown(getattr(queue, "url", ""))),
-        "dataset_sources": DatasetSourcesResource(settings=filled(manifest.dataset_hub)),
+        "teacher": TeacherResource(settings=fill_form(manifest.teacher), sandbox=sandbox, actors=actors),
+        "tinker": TinkerResource(settings=fill_form(training), api_key=shown(getattr(training, "api_key", ""))),
+        "harbor": HarborResource(settings=fill_form(harbor), api_key=shown(getattr(harbor, "api_key", ""))),
+        "queue": QueueResource(settings=fill_form(queue), address=shown(getattr(queue, "url", ""))),
+        "dataset_sources": DatasetSourcesResource(settings=fill_form(manifest.dataset_hub)),
     }
 
 
@@ -170,5 +170,5 @@ def _key_of_fleet(settings: Any, paths: Paths) -> str:
         return ""  # who asks them is told what is wrong with the file
 
 
-def _named(variable: str, value: str | None) -> dict[str, str]:
+def _as_variable(variable: str, value: str | None) -> dict[str, str]:
     return {variable: value} if variable and value else {}

@@ -40,7 +40,7 @@ class Warehouse(dg.ConfigurableResource):
     path: str = Field(description="The DuckDB file.")
 
     @contextmanager
-    def opened(self) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    def open(self) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
         """Yield what returns the rows of a query, a constant of ours, by column name.
 
         For several queries: opening the file takes longer than most of them.
@@ -56,9 +56,9 @@ class Warehouse(dg.ConfigurableResource):
             with duckdb.connect(self.path, read_only=True) as connection:
 
                 def rows(query: str) -> list[dict[str, Any]]:
-                    found = connection.execute(query)
-                    names = [column[0] for column in found.description or ()]
-                    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+                    cursor = connection.execute(query)
+                    names = [column[0] for column in cursor.description or ()]
+                    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
                 yield rows
         except duckdb.Error as error:

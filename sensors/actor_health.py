@@ -32,22 +32,22 @@ def actor_health() -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, actors: ActorsResource) -> dg.SensorResult:
         try:
-            name, found = _look(artifacts, actors)
+            name, statuses = _look(artifacts, actors)
         except GraftlineError as error:
             context.log.warning(str(error))
             return dg.SensorResult(skip_reason=f"the actors cannot be looked at: {error}", cursor=context.cursor)
-        if not found:
+        if not statuses:
             return dg.SensorResult(skip_reason="the chat model of the manifest is no fleet of actors")
-        known = read_object(context.cursor)
-        now = {actor.name: actor.phase for actor in found}
-        changed = {actor: phase for actor, phase in now.items() if known.get(actor, "down") != phase}
-        for actor in found:
+        previous = read_object(context.cursor)
+        now = {actor.name: actor.phase for actor in statuses}
+        changed = {actor: phase for actor, phase in now.items() if previous.get(actor, "down") != phase}
+        for actor in statuses:
             if actor.name in changed and actor.phase in ("failing", "down"):
                 context.log.warning("actor %s is %s; %s", actor.name, actor.phase, actor.ended or "it does not answer")
         states = ", ".join(f"{actor} {phase}" for actor, phase in now.items())
         return dg.SensorResult(
             skip_reason=f"fleet {name}: {states}",
-            asset_events=[_observation(name, found)] if changed else [],
+            asset_events=[_observation(name, statuses)] if changed else [],
             cursor=json.dumps(now),
         )
 
@@ -55,20 +55,23 @@ def actor_health() -> dg.SensorDefinition:
 
 
 def _look(artifacts: Artifacts, actors: ActorsResource) -> tuple[str, list[ActorStatus]]:
-    paths, config = artifacts.paths, artifacts.wired(actors).chat_model
+    paths, config = artifacts.paths, artifacts.wire_manifest(actors).chat_model
     if not isinstance(config, ActorsConfig):
         return "", []
     fleet = load_fleet(paths.configs, config.fleet)
     return config.fleet, fleet_status(paths=paths, name=config.fleet, fleet=fleet)
 
 
-def _observation(fleet: str, found: list[ActorStatus]) -> dg.AssetObservation:
-    rows = [{"actor": one.name, "state": one.phase, "restarts": one.restarts, "address": one.url} for one in found]
+def _observation(fleet: str, statuses: list[ActorStatus]) -> dg.AssetObservation:
+    rows = [
+        {"actor": status.name, "state": status.phase, "restarts": status.restarts, "address": status.url}
+        for status in statuses
+    ]
     return dg.AssetObservation(
         "teacher_trajectories",
         metadata={
             "fleet": fleet,
             "actors": dg.MetadataValue.md(table(rows)),
-            "actors_up": sum(one.phase == "up" for one in found),
+            "actors_up": sum(status.phase == "up" for status in statuses),
         },
     )

@@ -20,7 +20,7 @@ _PARTITION, _RANGE_START, _RANGE_END = (
 )
 
 
-def closed_loop_sensor(jobs: list[Any]) -> dg.SensorDefinition:
+def define_closed_loop_sensor(jobs: list[Any]) -> dg.SensorDefinition:
     """Return the sensor over those of `jobs` that make steps, and that of the results. It is off until it is switched on."""
     steps = [job for job in jobs if job.name in JOBS.values()]
 
@@ -34,11 +34,13 @@ def closed_loop_sensor(jobs: list[Any]) -> dg.SensorDefinition:
     def sensor(context: dg.RunStatusSensorContext, artifacts: Artifacts) -> dg.RunRequest | dg.SkipReason:
         run = context.dagster_run
         file = load_closed_loop(artifacts.paths)
-        made = run.job_name, _partition_of(run.tags)
+        finished = run.job_name, _partition_of(run.tags)
         planned = [(JOBS[step.stage], step.name) for step in (file.steps if file else [])]
-        if made not in planned:
-            return dg.SkipReason(f"{made[0]} of {made[1] or 'several partitions'} is no step of the closed loop")
-        following = [*planned, (GROUP, None)][planned.index(made) + 1]
+        if finished not in planned:
+            return dg.SkipReason(
+                f"{finished[0]} of {finished[1] or 'several partitions'} is no step of the closed loop"
+            )
+        following = [*planned, (GROUP, None)][planned.index(finished) + 1]
         return dg.RunRequest(run_key=run.run_id, job_name=following[0], partition_key=following[1])
 
     return sensor

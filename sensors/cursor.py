@@ -24,7 +24,7 @@ LONGEST_ASKED_S = 24 * 3600.0
 _ETAG_BYTES = (4096, 512, 128, 0)
 
 
-class Known(Config):
+class HomeState(Config):
     """What is known of one home."""
 
     entry: str = Field(max_length=64)
@@ -53,7 +53,7 @@ class Known(Config):
         """Whether the home may be asked at `moment`."""
         return self.not_before <= moment or self.not_before > moment + LONGEST_ASKED_S
 
-    def seen(self, observation: Observation, fetched: str, stored_at: str) -> Self:
+    def with_observation(self, observation: Observation, fetched: str, stored_at: str) -> Self:
         """Return what is known after a look; `stored_at`, when what is stored was written, begins a history."""
         history = self.history
         if fetched and fetched != self.fetched:
@@ -61,7 +61,7 @@ class Known(Config):
         update = {"newest": observation.revision, "etag": observation.etag, "fetched": fetched, "history": history}
         return self.model_copy(update={**update, "failures": 0, "not_before": 0.0})
 
-    def failed(self, name: str, moment: float, retry_after_s: float) -> Self:
+    def with_failure(self, name: str, moment: float, retry_after_s: float) -> Self:
         """Return what is known after a look in vain: each one more doubles the pause before the next.
 
         The next look is without a condition, for it may be the ETag that the home does not like.
@@ -86,7 +86,7 @@ class Cursor(Config):
     """What is known of every home."""
 
     version: Literal[1] = 1
-    datasets: dict[str, Known] = Field(default_factory=dict)
+    datasets: dict[str, HomeState] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, text: str | None) -> Self | None:
@@ -98,13 +98,13 @@ class Cursor(Config):
         except ValidationError:
             return None
 
-    def known(self, name: str, dataset: Dataset) -> Known:
+    def state_of(self, name: str, dataset: Dataset) -> HomeState:
         """Return what is known of the home of `dataset`; of an entry that was changed, what was fetched before."""
         entry = digest(dataset.model_dump(mode="json"))[:16]
-        known = self.datasets.get(name, Known(entry=entry))
-        if known.entry == entry:
-            return known
-        return Known(entry=entry, fetched=known.fetched, history=known.history)
+        state = self.datasets.get(name, HomeState(entry=entry))
+        if state.entry == entry:
+            return state
+        return HomeState(entry=entry, fetched=state.fetched, history=state.history)
 
     def text(self) -> str:
         """Return the JSON text. Where it would be too long, ETags are left out, which costs the next look a request."""
@@ -117,9 +117,9 @@ class Cursor(Config):
 
     def _without_etags(self, longest: int) -> Self:
         lacking = {
-            name: known.model_copy(update={"etag": ""})
-            for name, known in self.datasets.items()
-            if len(known.etag.encode("utf-8", "surrogatepass")) > longest
+            name: state.model_copy(update={"etag": ""})
+            for name, state in self.datasets.items()
+            if len(state.etag.encode("utf-8", "surrogatepass")) > longest
         }
         return self.model_copy(update={"datasets": {**self.datasets, **lacking}})
 
@@ -127,7 +127,7 @@ class Cursor(Config):
 def read_object(cursor: str | None) -> dict[str, Any]:
     """Return the object of a cursor that is one; an empty one where it is none, for a cursor may be lost or of another time."""
     try:
-        found = json.loads(cursor or "{}")
+        value = json.loads(cursor or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from assets.closed_loop import GROUP as CLOSED_LOOP
-from assets.described import key_of
+from assets.descriptions import key_of
 from assets.harbor import EVALUATION_GROUP
 from assets.harbor import GROUP as HARBOR
 from assets.partitions import range_tags, whole_range
@@ -27,7 +27,7 @@ from resources.artifacts import Artifacts
 from resources.systems import DatasetSourcesResource
 from sensors.cursor import Cursor
 from sensors.looks import Looks
-from sensors.tick import Tick, stored_datasets
+from sensors.tick import Tick, find_stored_datasets
 
 INTERVAL_S = 300
 WITHIN_S = 30.0
@@ -59,20 +59,20 @@ def dataset_versions(
         used = catalog.used
         tick = Tick(
             clock().timestamp(),
-            stored_datasets(artifacts.paths, used, artifacts.records()),
+            find_stored_datasets(artifacts.paths, used, artifacts.records()),
             os.environ.get(MIRROR_VARIABLE, ""),
         )
-        known = {name: cursor.known(name, dataset) for name, dataset in used.items()}
-        due = {name: (used[name], one) for name, one in known.items() if one.is_due(tick.moment)}
-        outcomes = looks.take(dataset_hub(artifacts.wired(dataset_sources), artifacts.paths), due, within_s)
+        states = {name: cursor.state_of(name, dataset) for name, dataset in used.items()}
+        due = {name: (used[name], state) for name, state in states.items() if state.is_due(tick.moment)}
+        outcomes = looks.take(dataset_hub(artifacts.wire_manifest(dataset_sources), artifacts.paths), due, within_s)
         for name, dataset in used.items():
-            tick.judge(name, dataset, known[name], outcomes.get(name))
+            tick.judge(name, dataset, states[name], outcomes.get(name))
         for fault in tick.faults:
             context.log.warning(fault)
         return dg.SensorResult(
             run_requests=[run_request(tick, catalog, context.repository_def)] if tick.changed else [],
             skip_reason=None if tick.changed else tick.summary(),
-            cursor=Cursor(datasets=tick.known).text(),
+            cursor=Cursor(datasets=tick.states).text(),
             asset_events=tick.events,
         )
 
@@ -89,11 +89,11 @@ def run_request(tick: Tick, catalog: Catalog, repository: dg.RepositoryDefinitio
     selected = _depending(repository, tick.changed) - _depending(repository, tick.missing())
     return dg.RunRequest(
         # a daemon that died before it stored the cursor asks again, and for the same
-        run_key=digest({name: tick.known[name].history for name in tick.changed}),
+        run_key=digest({name: tick.states[name].history for name in tick.changed}),
         asset_selection=sorted(selected),
         tags={
             **range_tags(*whole_range(catalog)),
-            **{f"graftline/revision.{name}": tick.known[name].fetched[:16] for name in tick.changed},
+            **{f"graftline/revision.{name}": tick.states[name].fetched[:16] for name in tick.changed},
         },
     )
 

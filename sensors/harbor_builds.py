@@ -44,13 +44,13 @@ class _Stored:
     paths: Paths
     record_of: Callable[[Path], ArtifactRecord]
 
-    def record(self, what: str, seen: "_Seen") -> ArtifactRecord | None:
+    def record(self, kind: str, state: "_DeploymentState") -> ArtifactRecord | None:
         """Return what is stored of exactly this version; None where nothing is."""
         try:
-            record = self.record_of(self.paths.harbor(what, seen.name))
+            record = self.record_of(self.paths.harbor(kind, state.name))
         except RecordError:
             return None
-        return record if record.config.get("deployment") == seen.deployment else None
+        return record if record.config.get("deployment") == state.deployment else None
 
     def inputs(self, name: str) -> dict[str, str]:
         """Return what the evaluation of a deployment was made from; nothing where there is none."""
@@ -61,7 +61,7 @@ class _Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _DeploymentState:
     """The newest version of one deployment."""
 
     name: str
@@ -89,16 +89,16 @@ def harbor_builds(jobs: Sequence[Any]) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, harbor: HarborResource) -> dg.SensorResult:
         try:
             names, evaluated = deployment_names(artifacts.paths), deployment_evaluation_names(artifacts.paths)
-            seen = _look(artifacts, harbor, names)
+            states = _look(artifacts, harbor, names)
         except GraftlineError as error:
             context.log.warning(str(error))
             return dg.SensorResult(skip_reason=f"the service cannot be looked at: {error}", cursor=context.cursor)
-        if seen is None:
+        if states is None:
             why = f"the service of manifest {artifacts.manifest!r} runs only while an asset is made; nothing is started here"
             return dg.SensorResult(skip_reason=why, cursor=context.cursor)
-        known, shown = read_object(context.cursor), {one.name: one.shown for one in seen}
+        previous, shown = read_object(context.cursor), {state.name: state.shown for state in states}
         stored = _Stored(artifacts.paths, artifacts.records())
-        requests = [request for one in seen if (request := _missing(stored, one, one.name in evaluated))]
+        requests = [request for state in states if (request := _missing(stored, state, state.name in evaluated))]
         return dg.SensorResult(
             run_requests=requests,
             # whoever follows deployments need not have the sensor `partitions` on
@@ -107,38 +107,40 @@ def harbor_builds(jobs: Sequence[Any]) -> dg.SensorDefinition:
                 for definition, keys in ((DEPLOYMENTS, names), (EVALUATED_DEPLOYMENTS, evaluated))
                 if keys and requests
             ],
-            skip_reason=None if requests else "; ".join(map(_said, seen)) or "the service has none of the deployments",
-            asset_events=[_observation(one) for one in seen if known.get(one.name) != one.shown],
+            skip_reason=None
+            if requests
+            else "; ".join(map(_describe, states)) or "the service has none of the deployments",
+            asset_events=[_observation(state) for state in states if previous.get(state.name) != state.shown],
             cursor=json.dumps(shown),
         )
 
     return sensor
 
 
-def _look(artifacts: Artifacts, harbor: HarborResource, names: Sequence[str]) -> list[_Seen] | None:
+def _look(artifacts: Artifacts, harbor: HarborResource, names: Sequence[str]) -> list[_DeploymentState] | None:
     """Return what the service has of the deployments; None where it is one of whoever makes assets."""
-    paths, config = artifacts.paths, artifacts.wired(harbor).harbor
+    paths, config = artifacts.paths, artifacts.wire_manifest(harbor).harbor
     if not isinstance(config, ServiceHarborConfig):
         return None
     from graftline.harbor import event_loop
 
     with open_harbor(config, paths.root, open_secrets({**os.environ, **harbor.secrets(paths)}, paths.root)) as service:
-        return event_loop.run(_looked(service, {name: deployment_file(paths, name).name for name in names}))
+        return event_loop.run(_fetch_states(service, {name: deployment_file(paths, name).name for name in names}))
 
 
-async def _looked(service: HarborService, deployments: dict[str, str]) -> list[_Seen]:
+async def _fetch_states(service: HarborService, deployments: dict[str, str]) -> list[_DeploymentState]:
     from graftline.harbor.client import RetryPolicy
 
     client = service.uploader(RetryPolicy(timeout_s=WITHIN_S, unreachable_s=_UNREACHABLE_S, max_retries=1)).client
     try:
         async with asyncio.timeout(WITHIN_S), client.session():
-            found = [await _version(client, name, deployment) for name, deployment in deployments.items()]
+            states = [await _fetch_state(client, name, deployment) for name, deployment in deployments.items()]
     except TimeoutError:
         raise HarborError(f"{service.url}: did not answer within {WITHIN_S:g} s") from None
-    return [one for one in found if one is not None]
+    return [state for state in states if state is not None]
 
 
-async def _version(client: Any, name: str, deployment: str) -> _Seen | None:
+async def _fetch_state(client: Any, name: str, deployment: str) -> _DeploymentState | None:
     from graftline.harbor.address import deployment_path
     from graftline.harbor.answers import Deployment, InstancePage, read
     from graftline.harbor.client import HarborAPIError
@@ -149,55 +151,55 @@ async def _version(client: Any, name: str, deployment: str) -> _Seen | None:
         if error.status_code == _GONE:
             return None
         raise
-    found = read(Deployment, content, f"deployment {deployment!r}")
-    content = await client.request_async("GET", f"{deployment_path(found.id)}/instances", query={"limit": 1})
+    newest = read(Deployment, content, f"deployment {deployment!r}")
+    content = await client.request_async("GET", f"{deployment_path(newest.id)}/instances", query={"limit": 1})
     page = read(InstancePage, content, f"instances of {deployment!r}")
-    return _Seen(name, found.id, found.version, found.status, found.error or "", page.total, page.ready_count)
+    return _DeploymentState(
+        name, newest.id, newest.version, newest.status, newest.error or "", page.total, page.ready_count
+    )
 
 
-def _missing(stored: _Stored, seen: _Seen, is_evaluated: bool) -> dg.RunRequest | None:
+def _missing(stored: _Stored, state: _DeploymentState, is_evaluated: bool) -> dg.RunRequest | None:
     """Return the request for the next thing that the lineage lacks of a deployment; None where nothing is to be made yet."""
-    if seen.status != "ready":
+    if state.status != "ready":
         return None
-    deployment = stored.record("deployments", seen)
+    deployment = stored.record("deployments", state)
     if deployment is None:
-        return _request("harbor", seen, DEPLOYED, seen.deployment)
-    batch = stored.record("instances", seen)
+        return _request("harbor", state, DEPLOYED, state.deployment)
+    batch = stored.record("instances", state)
     if batch is None:
-        return _request("harbor", seen, DEPLOYED[1:], seen.deployment)
+        return _request("harbor", state, DEPLOYED[1:], state.deployment)
     inputs = {
         "harbor_deployment": part_identity(deployment, (DEPLOYMENT, TASKS)),
         "instance_batch": part_identity(batch, (SEEDS,)),
     }
-    if not is_evaluated or stored.inputs(seen.name) == inputs:
+    if not is_evaluated or stored.inputs(state.name) == inputs:
         return None
-    return _request("deployment_evaluations", seen, [DEPLOYMENT_EVALUATION], batch.identity[:16])
+    return _request("deployment_evaluations", state, [DEPLOYMENT_EVALUATION], batch.identity[:16])
 
 
-def _request(job: str, seen: _Seen, assets: Sequence[str], of: str) -> dg.RunRequest:
+def _request(job: str, state: _DeploymentState, assets: Sequence[str], version: str) -> dg.RunRequest:
     return dg.RunRequest(
-        run_key=f"{seen.name}/{assets[0]}/{of}",
+        run_key=f"{state.name}/{assets[0]}/{version}",
         job_name=job,
-        partition_key=seen.name,
+        partition_key=state.name,
         asset_selection=[dg.AssetKey(asset) for asset in assets],
     )
 
 
-def _said(one: _Seen) -> str:
-    error = f" ({one.error})" if one.error else ""
-    return (
-        f"{one.name}: version {one.version} is {one.status}{error}, {one.ready} of {one.instances} instances are ready"
-    )
+def _describe(state: _DeploymentState) -> str:
+    error = f" ({state.error})" if state.error else ""
+    return f"{state.name}: version {state.version} is {state.status}{error}, {state.ready} of {state.instances} instances are ready"
 
 
-def _observation(one: _Seen) -> dg.AssetObservation:
+def _observation(state: _DeploymentState) -> dg.AssetObservation:
     metadata: dict[str, Any] = {
-        "deployment": one.deployment,
-        "version": one.version,
-        "status": one.status,
-        "instances": one.instances,
-        "instances_ready": one.ready,
+        "deployment": state.deployment,
+        "version": state.version,
+        "status": state.status,
+        "instances": state.instances,
+        "instances_ready": state.ready,
     }
-    if one.error:
-        metadata["error"] = one.error
-    return dg.AssetObservation(DEPLOYED[0], partition=one.name, metadata=metadata)
+    if state.error:
+        metadata["error"] = state.error
+    return dg.AssetObservation(DEPLOYED[0], partition=state.name, metadata=metadata)

@@ -15,13 +15,13 @@ from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.retry import SourceBusyError
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.base import DatasetHub, Observation
-from sensors.cursor import Known
+from sensors.cursor import HomeState
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookResult:
     """What a look found."""
 
     observation: Observation
@@ -32,14 +32,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class LookFailure:
     """Why a look found nothing."""
 
     reason: str
     retry_after_s: float = 0.0
 
 
-Outcome = Found | Failed
+Outcome = LookResult | LookFailure
 
 
 class Looks:
@@ -48,14 +48,16 @@ class Looks:
     def __init__(self) -> None:
         self._under_way: dict[tuple[str, str], Future[Outcome]] = {}
 
-    def take(self, hub: DatasetHub, due: Mapping[str, tuple[Dataset, Known]], within_s: float) -> Mapping[str, Outcome]:
+    def take(
+        self, hub: DatasetHub, due: Mapping[str, tuple[Dataset, HomeState]], within_s: float
+    ) -> Mapping[str, Outcome]:
         """Look at the homes that are `due`; those that have not answered within `within_s` are left out."""
         begun, looks = [], {}
-        for name, (dataset, known) in due.items():
-            under_way = self._under_way.get((name, known.entry))
-            looks[name, known.entry] = under_way or begin(hub, name, dataset, known)
+        for name, (dataset, state) in due.items():
+            under_way = self._under_way.get((name, state.entry))
+            looks[name, state.entry] = under_way or begin(hub, name, dataset, state)
             if under_way is None:
-                begun.append(looks[name, known.entry])
+                begun.append(looks[name, state.entry])
         self._under_way |= looks
         # for those of earlier ticks nobody waits again
         wait(begun, within_s)
@@ -65,29 +67,29 @@ class Looks:
         return {name: outcome for (name, _), outcome in ended.items()}
 
 
-def begin(hub: DatasetHub, name: str, dataset: Dataset, known: Known) -> Future[Outcome]:
+def begin(hub: DatasetHub, name: str, dataset: Dataset, state: HomeState) -> Future[Outcome]:
     """Begin a look in a thread of its own, which the process does not wait for at its end."""
     future: Future[Outcome] = Future()
     Thread(
-        target=lambda: future.set_result(look(hub, name, dataset, known)), name=f"look at {name}", daemon=True
+        target=lambda: future.set_result(look(hub, name, dataset, state)), name=f"look at {name}", daemon=True
     ).start()
     return future
 
 
-def look(hub: DatasetHub, name: str, dataset: Dataset, known: Known) -> Outcome:
+def look(hub: DatasetHub, name: str, dataset: Dataset, state: HomeState) -> Outcome:
     """Look at one home; what a run would fetch is asked for only when the home is not as it was."""
     try:
-        observation = hub.observe(name, dataset, known.observation)
-        if known.fetched and observation.revision == known.newest:
-            return Found(observation, known.fetched)
+        observation = hub.observe(name, dataset, state.observation)
+        if state.fetched and observation.revision == state.newest:
+            return LookResult(observation, state.fetched)
         try:
-            return Found(observation, hub.revision(name, dataset))
+            return LookResult(observation, hub.revision(name, dataset))
         except ConfigError as error:
-            return Found(observation, "", str(error))
+            return LookResult(observation, "", str(error))
     except SourceBusyError as error:
-        return Failed(str(error), error.retry_after_s)
+        return LookFailure(str(error), error.retry_after_s)
     except GraftlineError as error:
-        return Failed(str(error))
+        return LookFailure(str(error))
     except Exception as error:  # of one home; the others go on
         logger.exception("%s: a look at its home failed", name)
-        return Failed(f"{type(error).__name__}: {error}")
+        return LookFailure(f"{type(error).__name__}: {error}")

@@ -6,7 +6,7 @@ https://docs.dagster.io/guides/build/partitions-and-backfills/partitioning-asset
 
 import dagster as dg
 
-from assets.partitions import configured_partitions
+from assets.partitions import load_partitions
 from graftline.core.errors import GraftlineError
 from resources.artifacts import Artifacts
 
@@ -24,7 +24,7 @@ def partitions() -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts) -> dg.SensorResult:
         try:
-            configured = configured_partitions(artifacts.paths)
+            configured = load_partitions(artifacts.paths)
         except GraftlineError as error:
             return dg.SensorResult(skip_reason=str(error))
         requests, new = [], []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.described import source_key
+from assets.descriptions import source_key
 from assets.outcome import DATA_VERSION
 from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
@@ -18,8 +18,8 @@ from graftline.core.record import ArtifactRecord
 from graftline.core.web import public_url
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.mirror import is_mirrored
-from sensors.cursor import Known
-from sensors.looks import Failed, Found, Outcome
+from sensors.cursor import HomeState
+from sensors.looks import LookFailure, LookResult, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,66 +38,68 @@ class Tick:
     stored: Mapping[str, Stored]
     mirror: str = ""
     """Where the mirror is, if there is one."""
-    known: dict[str, Known] = field(default_factory=dict)
+    states: dict[str, HomeState] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     """The datasets of which a run would fetch something else than before."""
     faults: list[str] = field(default_factory=list)
     events: list[dg.AssetObservation] = field(default_factory=list)
 
-    def judge(self, name: str, dataset: Dataset, known: Known, outcome: Outcome | None) -> None:
+    def judge(self, name: str, dataset: Dataset, state: HomeState, outcome: Outcome | None) -> None:
         """Take in what a look at one home found; None where there was no look, or it has not ended."""
         match outcome:
-            case Found():
-                self.known[name] = self._seen(name, dataset, known, outcome)
+            case LookResult():
+                self.states[name] = self._judge_look(name, dataset, state, outcome)
                 if outcome.fault:
                     self.faults.append(f"{name}: {outcome.fault}")
-            case Failed():
-                self.known[name] = known.failed(name, self.moment, outcome.retry_after_s)
+            case LookFailure():
+                self.states[name] = state.with_failure(name, self.moment, outcome.retry_after_s)
                 self.faults.append(f"{name}: {outcome.reason}")
             case None:
-                self.known[name] = known
-                waits_min = (known.not_before - self.moment) / 60
-                state = (
-                    "has not answered yet" if known.is_due(self.moment) else f"is asked again in {waits_min:.0f} min"
+                self.states[name] = state
+                waits_min = (state.not_before - self.moment) / 60
+                progress = (
+                    "has not answered yet" if state.is_due(self.moment) else f"is asked again in {waits_min:.0f} min"
                 )
-                self.faults.append(f"{name}: {state}")
+                self.faults.append(f"{name}: {progress}")
 
-    def _seen(self, name: str, dataset: Dataset, known: Known, found: Found) -> Known:
+    def _judge_look(self, name: str, dataset: Dataset, state: HomeState, look: LookResult) -> HomeState:
         stored = self.stored.get(name, Stored("", ""))
         # what is stored says what a home held that was never seen before
-        if found.fetched and found.fetched != (known.fetched or stored.revision):
+        if look.fetched and look.fetched != (state.fetched or stored.revision):
             self.changed.append(name)
-        facts = facts_of(dataset, found, self.mirror)
-        told = digest(facts)
-        if told != known.shown:
+        facts = facts_of(dataset, look, self.mirror)
+        shown = digest(facts)
+        if shown != state.shown:
             looked_at = {"looked at": dg.MetadataValue.timestamp(self.moment)}
             self.events.append(
                 dg.AssetObservation(
                     source_key(name),
                     metadata={**facts, **looked_at},
-                    tags={DATA_VERSION: found.fetched or found.observation.revision},
+                    tags={DATA_VERSION: look.fetched or look.observation.revision},
                 )
             )
-        return known.seen(found.observation, found.fetched, stored.written_at).model_copy(update={"shown": told})
+        return state.with_observation(look.observation, look.fetched, stored.written_at).model_copy(
+            update={"shown": shown}
+        )
 
     def missing(self) -> list[str]:
         """Return the datasets that are not stored, and are not to be fetched now."""
-        return [name for name in self.known if name not in self.stored and name not in self.changed]
+        return [name for name in self.states if name not in self.stored and name not in self.changed]
 
     def summary(self) -> str:
         """Return what there is to say when nothing is to be fetched."""
-        quiet = len(self.known) - len(self.faults)
-        return "; ".join([f"{quiet} of {len(self.known)} homes hold nothing new to fetch", *self.faults])
+        quiet = len(self.states) - len(self.faults)
+        return "; ".join([f"{quiet} of {len(self.states)} homes hold nothing new to fetch", *self.faults])
 
 
-def facts_of(dataset: Dataset, found: Found, mirror: str) -> dict[str, str]:
+def facts_of(dataset: Dataset, look: LookResult, mirror: str) -> dict[str, str]:
     """Return what the UI shows of a home."""
-    newest = found.observation.revision
-    if not found.fetched:
-        pinned, newer = f"none: {found.fault}", "cannot be told"
-    elif found.fetched == dataset.version:
+    newest = look.observation.revision
+    if not look.fetched:
+        pinned, newer = f"none: {look.fault}", "cannot be told"
+    elif look.fetched == dataset.version:
         pinned, newer = dataset.version, "no" if newest == dataset.version else "yes"
-    elif found.fetched == newest:
+    elif look.fetched == newest:
         pinned, newer = "none: runs fetch the newest", "no"
     else:
         pinned, newer = "by the checksums of its files", "cannot be told"
@@ -105,7 +107,7 @@ def facts_of(dataset: Dataset, found: Found, mirror: str) -> dict[str, str]:
     return {"newest revision": newest, "pinned revision": pinned, "newer than pinned": newer, "home": public_url(home)}
 
 
-def stored_datasets(
+def find_stored_datasets(
     paths: Paths, names: Iterable[str], record_of: Callable[[Path], ArtifactRecord]
 ) -> dict[str, Stored]:
     """Return those of the datasets called `names` that are stored; `record_of` is `Artifacts.records`."""

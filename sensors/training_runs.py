@@ -31,7 +31,7 @@ _ADAPTER = dg.AssetKey(NAMES[-1])
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _RecipeRun:
     """The run of one recipe."""
 
     recipe: str
@@ -51,45 +51,54 @@ def training_runs(job_name: str) -> dg.SensorDefinition:
         description="Requests the adapter of every recipe whose run was left or ended, and observes the runs that go on.",
     )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, tinker: TinkerResource) -> dg.SensorResult:
-        seen, faults = [], []
+        recipe_runs, faults = [], []
         for recipe in lineage_recipes(artifacts.paths):
             try:
-                if (one := _look(artifacts, tinker, recipe)) is not None:
-                    seen.append(one)
+                if (recipe_run := _look(artifacts, tinker, recipe)) is not None:
+                    recipe_runs.append(recipe_run)
             except GraftlineError as error:
                 context.log.warning(str(error))
                 faults.append(f"{recipe}: {error}")
-        shown = {one.recipe: f"{one.run.run_id}/{one.state}/{one.steps}" for one in seen}
-        known = read_object(context.cursor)
+        shown = {
+            recipe_run.recipe: f"{recipe_run.run.run_id}/{recipe_run.state}/{recipe_run.steps}"
+            for recipe_run in recipe_runs
+        }
+        previous = read_object(context.cursor)
         requests = [
             # one for each attempt, so that a run that is killed again and again is not asked for twice at the same time
             dg.RunRequest(
-                run_key=f"{one.run.run_id}/{one.state}/{len(one.run.attempts)}",
-                partition_key=one.recipe,
+                run_key=f"{recipe_run.run.run_id}/{recipe_run.state}/{len(recipe_run.run.attempts)}",
+                partition_key=recipe_run.recipe,
                 asset_selection=[_ADAPTER],
             )
-            for one in seen
-            if one.state in ("left", "ended")
+            for recipe_run in recipe_runs
+            if recipe_run.state in ("left", "ended")
         ]
-        states = "; ".join([*(f"{one.recipe}: {_said(one)}" for one in seen), *faults])
+        states = "; ".join([*(f"{recipe_run.recipe}: {_describe(recipe_run)}" for recipe_run in recipe_runs), *faults])
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if requests else states or "no recipe of the lineage was trained yet",
-            asset_events=[_observation(one) for one in seen if known.get(one.recipe) != shown[one.recipe]],
+            asset_events=[
+                _observation(recipe_run)
+                for recipe_run in recipe_runs
+                if previous.get(recipe_run.recipe) != shown[recipe_run.recipe]
+            ],
             cursor=json.dumps(shown),
-            dynamic_partitions_requests=[RECIPES.build_add_request([one.recipe for one in seen])] if seen else [],
+            dynamic_partitions_requests=[RECIPES.build_add_request([recipe_run.recipe for recipe_run in recipe_runs])]
+            if recipe_runs
+            else [],
         )
 
     return sensor
 
 
-def _look(artifacts: Artifacts, tinker: TinkerResource, recipe: str) -> _Seen | None:
+def _look(artifacts: Artifacts, tinker: TinkerResource, recipe: str) -> _RecipeRun | None:
     """Return what the run of a recipe on its data is at; None where there is none."""
     paths = artifacts.paths
     config = load_recipe(paths, recipe)
     if not (paths.root / config.dataset).is_file():
         return None
-    output = output_of(artifacts.wired(tinker))
+    output = output_of(artifacts.wire_manifest(tinker))
     runs = Runs(paths.root / output)
     try:
         config = resolve_checkpoints(config, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)
@@ -101,7 +110,7 @@ def _look(artifacts: Artifacts, tinker: TinkerResource, recipe: str) -> _Seen | 
         return None
     steps = runs.steps(run_id)
     loss = steps[-1].loss if steps else None
-    return _Seen(recipe, run, _state(paths, recipe, runs, run), len(steps), loss)
+    return _RecipeRun(recipe, run, _state(paths, recipe, runs, run), len(steps), loss)
 
 
 def _state(
@@ -122,27 +131,27 @@ def _is_fetched(paths: Paths, recipe: str, run: TrainingRun) -> bool:
     return record.config.get("run_id") == run.run_id
 
 
-def _said(one: _Seen) -> str:
-    at = f"step {one.steps} of {one.run.total_steps}"
+def _describe(recipe_run: _RecipeRun) -> str:
+    at = f"step {recipe_run.steps} of {recipe_run.run.total_steps}"
     return {
-        "held": f"{one.run.run_id} goes on, {at}",
-        "left": f"{one.run.run_id} was left at {at}",
-        "ended": f"{one.run.run_id} has ended",
-        "fetched": f"{one.run.run_id} is there",
-        "failed": f"{one.run.run_id} failed: {one.run.error}",
-    }[one.state]
+        "held": f"{recipe_run.run.run_id} goes on, {at}",
+        "left": f"{recipe_run.run.run_id} was left at {at}",
+        "ended": f"{recipe_run.run.run_id} has ended",
+        "fetched": f"{recipe_run.run.run_id} is there",
+        "failed": f"{recipe_run.run.run_id} failed: {recipe_run.run.error}",
+    }[recipe_run.state]
 
 
-def _observation(one: _Seen) -> dg.AssetObservation:
+def _observation(recipe_run: _RecipeRun) -> dg.AssetObservation:
     metadata: dict[str, Any] = {
-        "run": one.run.run_id,
-        "state": one.state,
-        "step": one.steps,
-        "steps": one.run.total_steps,
-        "attempts": len(one.run.attempts),
+        "run": recipe_run.run.run_id,
+        "state": recipe_run.state,
+        "step": recipe_run.steps,
+        "steps": recipe_run.run.total_steps,
+        "attempts": len(recipe_run.run.attempts),
     }
-    if one.loss is not None:
-        metadata["loss"] = one.loss
-    if one.run.error:
-        metadata["error"] = one.run.error
-    return dg.AssetObservation(_ADAPTER, partition=one.recipe, metadata=metadata)
+    if recipe_run.loss is not None:
+        metadata["loss"] = recipe_run.loss
+    if recipe_run.run.error:
+        metadata["error"] = recipe_run.run.error
+    return dg.AssetObservation(_ADAPTER, partition=recipe_run.recipe, metadata=metadata)

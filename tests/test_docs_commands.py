@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 
-from assets.partitions import configured_partitions
+from assets.partitions import load_partitions
 from graftline.core.paths import Paths
 from graftline.pipeline import load_settings
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
@@ -136,7 +136,7 @@ def validate(repository: dg.RepositoryDefinition, select: str, keys: tuple[str, 
         assert all(job.asset_layer.get(key).partitions_def is None for key in selected)
     with dg.DagsterInstance.ephemeral() as instance:
         # as the sensor adds them, and `python -m assets.training <name>` those on demand
-        for definition, names in configured_partitions(Paths(CHECKOUT)):
+        for definition, names in load_partitions(Paths(CHECKOUT)):
             instance.add_dynamic_partitions(definition.name, names)
         instance.add_dynamic_partitions("recipes", lineage_recipes(Paths(CHECKOUT)))
         with partition_loading_context(dynamic_partitions_store=instance) as loading:

@@ -10,10 +10,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.described import described
-from assets.outcome import materialized, metadata_of
+from assets.descriptions import describe_asset
+from assets.outcome import materialize, metadata_of
 from assets.reports.marts import WHEN_READY
-from assets.reports.plots import bars, curves, embedded
+from assets.reports.plots import bars, curves, embed_png
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import RecordError
 from graftline.core.hashing import code_version, digest
@@ -42,7 +42,7 @@ def adapter_report(evaluations: Sequence[str]) -> dg.AssetsDefinition:
         kinds={"markdown"},
         owners=["team:ml"],
         code_version=_code(),
-        metadata=described(_report),
+        metadata=describe_asset(_report),
         automation_condition=WHEN_READY,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys=needs(),
@@ -50,14 +50,16 @@ def adapter_report(evaluations: Sequence[str]) -> dg.AssetsDefinition:
     def adapters(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         """All adapters side by side: what each was trained on, its loss by step, what it solves, and what evaluations say."""
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: _report(lineage, evaluations), _shown)
+        return materialize(context, lineage, lambda: _report(lineage, evaluations), _shown)
 
     return adapters
 
 
 def _report(lineage: Lineage, evaluations: Sequence[str]) -> Built:
-    adapters = _stored(lineage, {name: lineage.paths.adapter(name) for name in lineage_recipes(lineage.paths)})
-    judged = _stored(lineage, {name: lineage.paths.evaluation(name) for name in evaluations})
+    adapters = _load_stored_records(
+        lineage, {name: lineage.paths.adapter(name) for name in lineage_recipes(lineage.paths)}
+    )
+    judged = _load_stored_records(lineage, {name: lineage.paths.evaluation(name) for name in evaluations})
     inputs = {
         **{f"trained_adapter.{name}": record.identity for name, record in adapters.items()},
         **{f"evaluation.{name}": record.identity for name, record in judged.items()},
@@ -70,23 +72,23 @@ def _report(lineage: Lineage, evaluations: Sequence[str]) -> Built:
         if rows:
             (folder / "losses.png").write_bytes(curves(losses, "step", "loss"))
             (folder / "solved.png").write_bytes(bars(_shares(rows), ["recipe", "when"], "solved"))
-        of_evaluations = [row for name in judged for row in _judged(lineage, name)]
+        of_evaluations = [row for name in judged for row in _summarize_evaluation(lineage, name)]
         (folder / PAGE).write_text(_page(rows, of_evaluations), "utf-8")
         return Contents({"rows": len(rows), "evaluations": len(judged)})
 
     return lineage.build(lineage.paths.reports / "adapters", request, make)
 
 
-def _stored(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, ArtifactRecord]:
+def _load_stored_records(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, ArtifactRecord]:
     """Return the records of what is there."""
-    found = {}
+    records = {}
     for name, folder in folders.items():
         try:
-            found[name] = lineage.record(folder)
+            records[name] = lineage.record(folder)
         except RecordError:
             continue
         lineage.pull(folder)
-    return found
+    return records
 
 
 def _row(lineage: Lineage, name: str, record: ArtifactRecord) -> dict[str, Any]:
@@ -123,24 +125,26 @@ def _shares(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _judged(lineage: Lineage, evaluation: str) -> list[dict[str, Any]]:
+def _summarize_evaluation(lineage: Lineage, evaluation: str) -> list[dict[str, Any]]:
     return [
         {
             "evaluation": evaluation,
-            "contestant": one.contestant,
-            "tasks": one.tasks,
-            "solved": None if one.pass_at[1] is None else f"{one.pass_at[1]:.0%}",
-            "95 % interval": "-" if one.interval is None else f"{one.interval[0]:.0%} to {one.interval[1]:.0%}",
-            "coverage": f"{one.coverage:.0%}",
+            "contestant": metrics.contestant,
+            "tasks": metrics.tasks,
+            "solved": None if metrics.pass_at[1] is None else f"{metrics.pass_at[1]:.0%}",
+            "95 % interval": "-"
+            if metrics.interval is None
+            else f"{metrics.interval[0]:.0%} to {metrics.interval[1]:.0%}",
+            "coverage": f"{metrics.coverage:.0%}",
         }
-        for one in summarize(read_attempts(lineage.paths.evaluation(evaluation)))
+        for metrics in summarize(read_attempts(lineage.paths.evaluation(evaluation)))
     ]
 
 
 def _page(rows: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> str:
     pictures = "\n![losses](losses.png)\n\n![solved](solved.png)\n" if rows else ""
-    said = "Tasks are held out: of other repositories than the rows. Before is the model without the adapter.\n"
-    return f"# Adapters\n\n{said}\n{table(rows)}{pictures}\n## Evaluations\n\n{table(judged)}"
+    note = "Tasks are held out: of other repositories than the rows. Before is the model without the adapter.\n"
+    return f"# Adapters\n\n{note}\n{table(rows)}{pictures}\n## Evaluations\n\n{table(judged)}"
 
 
 def _shown(built: Built) -> Mapping[str, Any]:
@@ -148,7 +152,7 @@ def _shown(built: Built) -> Mapping[str, Any]:
         line for line in (built.folder / PAGE).read_text("utf-8").splitlines() if not line.startswith("![")
     )
     plots = {
-        path.stem: dg.MetadataValue.md(embedded(path.stem, path.read_bytes())) for path in built.folder.glob("*.png")
+        path.stem: dg.MetadataValue.md(embed_png(path.stem, path.read_bytes())) for path in built.folder.glob("*.png")
     }
     return {**metadata_of(built), "page": dg.MetadataValue.md(page), **plots}
 

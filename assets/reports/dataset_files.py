@@ -32,7 +32,7 @@ def write_datasets(folder: Path, lineage: Lineage, marts: Mapping[str, Rows]) ->
     versions: dict[str, str] = {}
     compared: dict[str, dict[str, Any]] = {}
     for name in names:
-        raw, normalized = raw_record(lineage, name), _normalized(lineage, lineage.paths.normalized(name))
+        raw, normalized = raw_record(lineage, name), _read_normalized_record(lineage, lineage.paths.normalized(name))
         own = {mart: [row for row in rows if row["dataset"] == name] for mart, rows in marts.items()}
         evaluations = evaluations_of(normalized, lineage.paths, lineage.record)
         plots = _write_plots(folder, name, own, normalized)
@@ -49,14 +49,14 @@ def _write_plots(folder: Path, name: str, own: Mapping[str, Rows], record: Norma
     images = {"funnel": funnel(steps(own["dataset_funnel"]))}
     if own["dataset_token_bins"]:
         images["tokens"] = histogram(own["dataset_token_bins"], record.tokenizer)
-    if kept := [row for row in own["dataset_licences"] if row["kept"]]:
-        images["licences"] = shares(kept, "licence", "percent_of_kept")
+    if licences := [row for row in own["dataset_licences"] if row["kept"]]:
+        images["licences"] = shares(licences, "licence", "percent_of_kept")
     for kind, image in images.items():
         (folder / f"{name}.{kind}.png").write_bytes(image)
     return {kind: f"{name}.{kind}.png" for kind in images}
 
 
-def _normalized(lineage: Lineage, folder: Path) -> NormalizedRecord:
+def _read_normalized_record(lineage: Lineage, folder: Path) -> NormalizedRecord:
     record = lineage.record(folder)
     if not isinstance(record, NormalizedRecord):
         raise RecordError(

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from assets.reports.evaluations import stated
+from assets.reports.evaluations import describe_evaluations
 from assets.reports.funnel import number_of, steps
-from assets.reports.markdown import Row, Rows, diff, fenced, picture, plain, without_dataset
+from assets.reports.markdown import Row, Rows, diff, fence_code, picture, plain, without_dataset
 from graftline.core.markdown import table
 from graftline.core.record import DatasetRecord, NormalizedRecord
 from graftline.datasets.losses import main_losses
@@ -35,11 +35,11 @@ def dataset_page(
             "",
             "What stands behind a dash is lost there. Percent are of the rows at the home.",
             "",
-            table([_signed(step) for step in steps(funnel)]),
+            table([_mark_loss(step) for step in steps(funnel)]),
             *_plot(plots, "funnel", "from rows to splits"),
             "## Evaluations it was kept away from",
             "",
-            stated(evaluations, number_of(funnel, "contaminated")),
+            describe_evaluations(evaluations, number_of(funnel, "contaminated")),
             "## Edits by language and split",
             "",
             table(_by_split(without_dataset(marts["dataset_stats"]))),
@@ -51,10 +51,10 @@ def dataset_page(
             *_plot(plots, "tokens", "edits by tokens"),
             "## Languages",
             "",
-            table([_renamed(row) for row in without_dataset(marts["dataset_languages"])]),
+            table([_rename_shares(row) for row in without_dataset(marts["dataset_languages"])]),
             "## Licences",
             "",
-            table([_renamed(row) for row in without_dataset(marts["dataset_licences"])]),
+            table([_rename_shares(row) for row in without_dataset(marts["dataset_licences"])]),
             *_plot(plots, "licences", "kept edits by licence"),
             "## Rows left out",
             "",
@@ -92,7 +92,7 @@ def _facts(raw: DatasetRecord, normalized: NormalizedRecord) -> list[dict[str, A
     return [{"fact": fact, "value": value} for fact, value in facts.items()]
 
 
-def _signed(step: Row) -> dict[str, Any]:
+def _mark_loss(step: Row) -> dict[str, Any]:
     dash = "- " if step["is_loss"] else ""
     return {"step": f"{dash}{step['step']}", "rows": step["number"], "%": step["percent"]}
 
@@ -112,7 +112,7 @@ def _lengths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "language": row["language"] or "all"} for row in ordered]
 
 
-def _renamed(row: Row) -> dict[str, Any]:
+def _rename_shares(row: Row) -> dict[str, Any]:
     return {_SHARES.get(name, name): value for name, value in row.items()}
 
 
@@ -120,11 +120,11 @@ def _label(row: Row) -> dict[str, Any]:
     return {**row, "label": plain(row["label"]), "example": plain(row["example"])}
 
 
-def _plot(plots: Mapping[str, str], kind: str, what: str) -> list[str]:
-    return [picture(plots[kind], what)] if kind in plots else []
+def _plot(plots: Mapping[str, str], kind: str, caption: str) -> list[str]:
+    return [picture(plots[kind], caption)] if kind in plots else []
 
 
 def _example(row: Row) -> str:
     facts = [{"fact": name, "value": plain(row[name])} for name in ("id", "language", "split", "licence", "origin")]
-    parts = [table(facts), fenced(row["instruction"]), fenced(diff(row["pre"], row["post"]), "diff")]
+    parts = [table(facts), fence_code(row["instruction"]), fence_code(diff(row["pre"], row["post"]), "diff")]
     return "\n".join(parts)

@@ -28,7 +28,7 @@ def evaluations_of(
     return rows
 
 
-def stated(evaluations: list[dict[str, Any]], fallen: int) -> str:
+def describe_evaluations(evaluations: list[dict[str, Any]], fallen: int) -> str:
     """Return as Markdown what edits were kept away from, also when that is nothing."""
     if not evaluations:
         return (

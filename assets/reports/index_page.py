@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assets.reports.evaluations import stated
+from assets.reports.evaluations import describe_evaluations
 from assets.reports.funnel import number_of
 from assets.reports.markdown import Rows
 from graftline.core.markdown import table
@@ -30,7 +30,7 @@ def index_page(
             table(_overlaps(names, marts["dataset_overlaps"])),
             "## Evaluations they were kept away from",
             "",
-            stated(evaluations, number_of(funnel, "contaminated")),
+            describe_evaluations(evaluations, number_of(funnel, "contaminated")),
             "## Languages",
             "",
             table(_languages(marts["dataset_stats"])),
@@ -46,7 +46,7 @@ def _shares(names: Sequence[str], versions: Mapping[str, str], funnel: Rows) -> 
     rows = []
     for name in (*names, None):
         own = [row for row in funnel if name is None or row["dataset"] == name]
-        kept = number_of(own, "kept")
+        kept_edits = number_of(own, "kept")
         in_splits: Counter[str] = Counter()
         for row in own:
             in_splits[row["reason"]] += row["number"] if row["step"] == "split" else 0
@@ -57,8 +57,8 @@ def _shares(names: Sequence[str], versions: Mapping[str, str], funnel: Rows) -> 
                 "rows": number_of(own, "at_home"),
                 "edits": number_of(own, "edits"),
                 "duplicates": number_of(own, "duplicates"),
-                "kept": kept,
-                "% of all kept": _percent(kept, whole),
+                "kept": kept_edits,
+                "% of all kept": _percent(kept_edits, whole),
                 **_in_order(in_splits),
                 "labels": number_of(own, "labels"),
             }
@@ -67,36 +67,41 @@ def _shares(names: Sequence[str], versions: Mapping[str, str], funnel: Rows) -> 
 
 
 def _overlaps(names: Sequence[str], overlaps: Rows) -> list[dict[str, Any]]:
-    found: Counter[tuple[str, str]] = Counter()
+    edits: Counter[tuple[str, str]] = Counter()
     for row in overlaps:
-        found[row["dataset"], row["kept_in"]] += row["edits"]
-    return [{"edits of": name, **{kept_in: found[name, kept_in] for kept_in in names}} for name in names]
+        edits[row["dataset"], row["kept_in"]] += row["edits"]
+    return [{"edits of": name, **{kept_in: edits[name, kept_in] for kept_in in names}} for name in names]
 
 
 def _languages(stats: Rows) -> list[dict[str, Any]]:
-    found: Counter[tuple[str, str]] = Counter()
+    edits: Counter[tuple[str, str]] = Counter()
     for row in stats:
-        found[row["language"], row["split"]] += row["edits"]
-    whole = found.total()
+        edits[row["language"], row["split"]] += row["edits"]
+    whole = edits.total()
     rows = []
-    for language in sorted({language for language, _ in found}):
-        in_splits = Counter[str]({split: found[language, split] for split in SPLITS})
-        kept = in_splits.total()
+    for language in sorted({language for language, _ in edits}):
+        in_splits = Counter[str]({split: edits[language, split] for split in SPLITS})
+        kept_edits = in_splits.total()
         rows.append(
-            {"language": language, "kept": kept, "% of all kept": _percent(kept, whole), **_in_order(in_splits)}
+            {
+                "language": language,
+                "kept": kept_edits,
+                "% of all kept": _percent(kept_edits, whole),
+                **_in_order(in_splits),
+            }
         )
     return rows
 
 
 def _licences(licences: Rows) -> list[dict[str, Any]]:
-    found: Counter[str] = Counter()
+    edits: Counter[str] = Counter()
     for row in licences:
-        found[row["licence"]] += row["kept"]
-    whole = found.total()
+        edits[row["licence"]] += row["kept"]
+    whole = edits.total()
     return [
-        {"licence": licence, "kept": kept, "% of all kept": _percent(kept, whole)}
-        for licence, kept in sorted(found.items())
-        if kept
+        {"licence": licence, "kept": kept_edits, "% of all kept": _percent(kept_edits, whole)}
+        for licence, kept_edits in sorted(edits.items())
+        if kept_edits
     ]
 
 

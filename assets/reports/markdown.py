@@ -24,24 +24,24 @@ def plain(text: str, most_characters: int = 160) -> str:
     return cut.translate(_MARKUP)
 
 
-def fenced(text: str, language: str = "text") -> str:
+def fence_code(text: str, language: str = "text") -> str:
     """Return `text` as a block of code that no run of backticks in it can end."""
     runs = [len(run) for run in re.findall("`+", text)]
     fence = "`" * max([3, *(run + 1 for run in runs)])
-    lines = [_bounded(line) for line in _visible(text).rstrip("\n").split("\n")]
+    lines = [_cut_line(line) for line in _visible(text).rstrip("\n").split("\n")]
     return "\n".join([f"{fence}{language}", *lines, fence, ""])
 
 
 def diff(pre: str, post: str) -> str:
     """Return the unified diff of two texts, cut after so many lines."""
     lines = list(unified_diff(pre.split("\n"), post.split("\n"), "before", "after", lineterm=""))
-    left = len(lines) - _MOST_DIFF_LINES
-    return "\n".join(lines if left <= 0 else [*lines[:_MOST_DIFF_LINES], f"… {left} more lines"])
+    remaining = len(lines) - _MOST_DIFF_LINES
+    return "\n".join(lines if remaining <= 0 else [*lines[:_MOST_DIFF_LINES], f"… {remaining} more lines"])
 
 
-def picture(name: str, what: str) -> str:
+def picture(name: str, caption: str) -> str:
     """Return a plot that lies beside the page."""
-    return f"![{what}]({name})\n"
+    return f"![{caption}]({name})\n"
 
 
 def without_pictures(page: str) -> str:
@@ -54,19 +54,19 @@ def without_dataset(rows: Rows) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != "dataset"} for row in rows]
 
 
-def _bounded(line: str) -> str:
+def _cut_line(line: str) -> str:
     return line if len(line) <= _MOST_LINE_CHARACTERS else line[: _MOST_LINE_CHARACTERS - 1] + "…"
 
 
 def _visible(text: str) -> str:
     """Return `text` with what cannot be seen, or turns the reading direction, in letters."""
-    return "".join(character if _is_shown(character) else _named(character) for character in text)
+    return "".join(character if _is_shown(character) else _spell_character(character) for character in text)
 
 
 def _is_shown(character: str) -> bool:
     return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-def _named(character: str) -> str:
+def _spell_character(character: str) -> str:
     # the pictures of control characters
     return chr(0x2400 + ord(character)) if character < " " else f"\\u{{{ord(character):x}}}"

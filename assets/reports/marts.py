@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.described import WEEKLY, key_of
+from assets.descriptions import WEEKLY, key_of
 from assets.outcome import readable_failure
 from assets.reports.sources import Sources, open_sources
 from graftline.core.build import Built, Contents, Request
@@ -73,8 +73,8 @@ def report_models(catalog: Catalog) -> dg.AssetsDefinition:
         lineage, failed = artifacts.stages({}), dict[str, str]()
 
         def make(folder: Path) -> Contents:
-            for left in folder.iterdir():  # by a killed build: the file, what it spilled, what dbt wrote
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            for leftover in folder.iterdir():  # by a killed build: the file, what it spilled, what dbt wrote
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
             path = folder / lineage.paths.warehouse.name
             create_sources(path, sources.queries)
             # without the context: it would hand on what is selected, and a file with a part of the models would
@@ -85,7 +85,7 @@ def report_models(catalog: Catalog) -> dg.AssetsDefinition:
                 target_path=folder / ".dbt",
                 raise_on_error=False,
             ).wait()
-            failed.update(failed_nodes(folder / ".dbt" / "run_results.json"))
+            failed.update(read_failures(folder / ".dbt" / "run_results.json"))
             if not build.is_successful():
                 causes = [f"{name} ({message})" for name, message in failed.items()]
                 raise DataError(f"dbt build failed: {', '.join(causes) or 'see its messages above'}")
@@ -95,7 +95,7 @@ def report_models(catalog: Catalog) -> dg.AssetsDefinition:
         try:
             with readable_failure():
                 sources = open_sources(lineage)
-                built = built_warehouse(lineage, sources, make)
+                built = build_warehouse(lineage, sources, make)
         except dg.Failure:
             # of the others nothing is known: dbt skips what stands behind a failure, or was never started
             yield from (check for check in _checks(context, failed) if not check.passed)
@@ -112,7 +112,7 @@ def _results(context: dg.AssetExecutionContext, warehouse: Warehouse) -> Iterato
     """Yield a result with its row count for every selected model, after those of the models it reads."""
     waiting = set(context.selected_asset_keys)
     upstream = context.assets_def.asset_deps
-    with warehouse.opened() as rows:
+    with warehouse.open() as rows:
         shown = {key: _shown(rows, warehouse.path, key.path[-1]) for key in waiting}
     while waiting:
         ready = sorted(key for key in waiting if not upstream[key] & waiting)
@@ -123,12 +123,12 @@ def _results(context: dg.AssetExecutionContext, warehouse: Warehouse) -> Iterato
 
 def _shown(rows: Callable[[str], list[dict[str, Any]]], path: str, model: str) -> dict[str, Any]:
     """Return what there is to know of a model: its columns, how many rows it has, and the first of them."""
-    [found] = rows(f"select count(*) as number from {model}")
+    [counted] = rows(f"select count(*) as number from {model}")
     columns = rows(f"select column_name, column_type as data_type from (describe {model})")
     shown = ", ".join(f'"{column["column_name"]}"' for column in columns if column["data_type"] in _SHORT)
     first = rows(f"select {shown} from {model} limit {_MOST_ROWS}") if shown else []
     return {
-        "dagster/row_count": found["number"],
+        "dagster/row_count": counted["number"],
         "dagster/column_schema": dg.TableSchema(
             [dg.TableColumn(column["column_name"], column["data_type"].lower()) for column in columns]
         ),
@@ -157,7 +157,7 @@ def _checks(context: dg.AssetExecutionContext, failed: Mapping[str, str]) -> Ite
         )
 
 
-def failed_nodes(results: Path) -> dict[str, str]:
+def read_failures(results: Path) -> dict[str, str]:
     """Return what dbt says of each node that failed, by its name, from the `run_results.json` of a build."""
     if not results.exists():
         return {}
@@ -169,7 +169,7 @@ def failed_nodes(results: Path) -> dict[str, str]:
     }
 
 
-def built_warehouse(lineage: Lineage, sources: Sources, make: Callable[[Path], Contents]) -> Built:
+def build_warehouse(lineage: Lineage, sources: Sources, make: Callable[[Path], Contents]) -> Built:
     """Return the warehouse, made by `make` unless inputs, models and tools are as they were."""
     tools = {tool: version(tool) for tool in ("dbt-core", "dbt-duckdb", "duckdb")}
     request = Request("report_models", "warehouse", _models_version(), sources.inputs, {**sources.config, **tools})

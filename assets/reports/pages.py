@@ -11,12 +11,12 @@ from typing import Any
 
 import dagster as dg
 
-from assets.described import WEEKLY
+from assets.descriptions import WEEKLY
 from assets.outcome import metadata_of, readable_failure
 from assets.reports.dataset_files import INDEX, write_datasets
 from assets.reports.markdown import Rows, without_pictures
 from assets.reports.marts import WHEN_READY
-from assets.reports.plots import bars, embedded, grouped, stacked
+from assets.reports.plots import bars, embed_png, group_bars, stack_bars
 from assets.reports.teacher_page import teacher_page, time_rows
 from graftline.codemod.equality import Level
 from graftline.core.build import Contents, Request
@@ -105,21 +105,21 @@ def write_teacher(folder: Path, marts: Mapping[str, Rows], times: Rows) -> Conte
     """Write the page of the teachers with its plots."""
     plots = {
         "precision": bars(marts["teacher_precision"], ["language", "dataset"], "precision"),
-        "levels": stacked(_by_actions(marts["teacher_levels"], "level", "attempts"), ["level"], _ACTIONS, "attempts"),
-        "over_out": stacked(
+        "levels": stack_bars(_by_actions(marts["teacher_levels"], "level", "attempts"), ["level"], _ACTIONS, "attempts"),
+        "over_out": stack_bars(
             _by_actions(marts["teacher_over_out"], "up_to", "steps"), ["up_to"], _ACTIONS[:2],
             "steps, by places changed in 100,000 characters of foreign code, up to",
         ),
     }  # fmt: skip
     if marts["teacher_failures"]:
-        plots["failures"] = stacked(_by_class(marts["teacher_failures"]), ["failure"], ["attempts"], "attempts")
+        plots["failures"] = stack_bars(_by_class(marts["teacher_failures"]), ["failure"], ["attempts"], "attempts")
     if marts["teacher_srl"]:
-        plots["srl"] = stacked(
+        plots["srl"] = stack_bars(
             marts["teacher_srl"], ["teacher", "srl_from"], ["verified", "not_verified"], "steps, by similarity from"
         )
     if times:
         percentiles = ["attempt_p50", "attempt_p90", "answer_p50", "answer_p90"]
-        plots["milliseconds"] = grouped(times, ["teacher", "language"], percentiles, "milliseconds")
+        plots["milliseconds"] = group_bars(times, ["teacher", "language"], percentiles, "milliseconds")
     for name, image in plots.items():
         (folder / f"{name}.png").write_bytes(image)
     (folder / "metrics.md").write_text(teacher_page(marts, times), "utf-8")
@@ -142,10 +142,10 @@ def _by_actions(rows: Rows, place: str, value: str) -> list[dict[str, Any]]:
     for row in rows:
         sums.setdefault(row[place], Counter())[row["actions"]] += row[value]
     order = [str(level) for level in Level] if place == "level" else sorted(key for key in sums if key is not None)
-    known = [key for key in order if key in sums] + [key for key in sums if key is None]
+    present = [key for key in order if key in sums] + [key for key in sums if key is None]
     return [
         {place: "more" if key is None else key, **{actions: sums[key][actions] for actions in _ACTIONS}}
-        for key in known
+        for key in present
     ]
 
 
@@ -168,7 +168,7 @@ def _report(
     with readable_failure():
         lineage.pull(lineage.paths.warehouse.parent)
         # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
-        with warehouse.opened() as read:
+        with warehouse.open() as read:
             rows = {mart: read(f"select * from {mart} order by all") for mart in marts}
         inputs = {"marts": digest(rows), **{key: lineage.record(folder).identity for key, folder in records.items()}}
         inputs |= other_inputs or {}
@@ -189,7 +189,7 @@ def _shown(folder: Path) -> dict[str, dg.MetadataValue[Any]]:
     plots = sorted(folder.glob("*.png"))
     return {
         **shown,
-        **{f"plot: {path.stem}": dg.MetadataValue.md(embedded(path.stem, path.read_bytes())) for path in plots},
+        **{f"plot: {path.stem}": dg.MetadataValue.md(embed_png(path.stem, path.read_bytes())) for path in plots},
     }
 
 

@@ -43,9 +43,9 @@ def funnel(steps: Rows) -> bytes:
     colors = [_LOSS if step["is_loss"] else _MAIN for step in shown]
     with _png(0.8 + 0.27 * len(shown)) as plot:
         places = range(len(shown), 0, -1)
-        drawn = plot.axes.barh(places, [step["number"] for step in shown], color=colors)
+        container = plot.axes.barh(places, [step["number"] for step in shown], color=colors)
         _name(plot, places, [str(step["step"]) for step in shown], fontsize=8)
-        plot.axes.bar_label(drawn, [f"{step['number']:,}" for step in shown], padding=3, fontsize=8)
+        plot.axes.bar_label(container, [f"{step['number']:,}" for step in shown], padding=3, fontsize=8)
         plot.axes.margins(x=0.12)
         plot.axes.set_xlabel("rows and edits; what is lost in the second color")
     return plot.image
@@ -77,15 +77,15 @@ def shares(rows: Rows, name: str, value: str, unit: str = "% of kept edits") -> 
     shown = sorted(rows, key=lambda row: (-row[value], row[name]))[:_MOST_BARS]
     with _png(0.8 + 0.3 * len(shown)) as plot:
         places = range(len(shown), 0, -1)
-        drawn = plot.axes.barh(places, [row[value] for row in shown], color=_MAIN)
+        container = plot.axes.barh(places, [row[value] for row in shown], color=_MAIN)
         _name(plot, places, [str(row[name]) for row in shown], fontsize=8)
-        plot.axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize=8)
+        plot.axes.bar_label(container, fmt="%.1f", padding=3, fontsize=8)
         plot.axes.set_xlim(0, 112)
         plot.axes.set_xlabel(unit)
     return plot.image
 
 
-def stacked(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str) -> bytes:
+def stack_bars(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str) -> bytes:
     """Return a PNG with a bar per row, made of one part for every one of `values`."""
     shown = rows[:_MOST_BARS]
     with _png(0.9 + 0.3 * len(shown)) as plot:
@@ -93,10 +93,10 @@ def stacked(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
         lefts = [0.0] * len(shown)
         for value, color in zip(values, _PARTS, strict=False):
             widths = [float(row[value] or 0) for row in shown]
-            drawn = plot.axes.barh(places, widths, left=lefts, color=color, label=value)
-            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+            container = plot.axes.barh(places, widths, left=lefts, color=color, label=value)
+            lefts = [offset + width for offset, width in zip(lefts, widths, strict=True)]
         if shown:
-            plot.axes.bar_label(drawn, [f"{left:,.0f}" for left in lefts], padding=3, fontsize=8)
+            plot.axes.bar_label(container, [f"{offset:,.0f}" for offset in lefts], padding=3, fontsize=8)
         _name(plot, places, [_label(row, labels) for row in shown], fontsize=8)
         plot.axes.margins(x=0.12)
         plot.axes.set_xlabel(unit)
@@ -105,7 +105,7 @@ def stacked(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
     return plot.image
 
 
-def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str) -> bytes:
+def group_bars(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str) -> bytes:
     """Return a PNG with a bar for every one of `values` in every row, on a scale of powers of ten."""
     shown = rows[:_MOST_BARS]
     thickness = 0.8 / len(values)
@@ -113,10 +113,10 @@ def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
         for number, value in enumerate(values):
             places = [len(shown) - row - number * thickness for row in range(len(shown))]
             color = _PARTS[number % len(_PARTS)]
-            drawn = plot.axes.barh(
+            container = plot.axes.barh(
                 places, [float(row[value] or 0) for row in shown], thickness, color=color, label=value
             )
-            plot.axes.bar_label(drawn, fmt="%.0f", padding=3, fontsize=8)
+            plot.axes.bar_label(container, fmt="%.0f", padding=3, fontsize=8)
         middle = (len(values) - 1) * thickness / 2
         middles = [len(shown) - row - middle for row in range(len(shown))]
         _name(plot, middles, [_label(row, labels) for row in shown], fontsize=8)
@@ -143,7 +143,7 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, upwa
     return plot.image
 
 
-def embedded(name: str, image: bytes) -> str:
+def embed_png(name: str, image: bytes) -> str:
     """Return a PNG as Markdown that needs no file."""
     return f"![{name}](data:image/png;base64,{base64.b64encode(image).decode()})"
 

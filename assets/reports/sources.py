@@ -58,9 +58,9 @@ def _add_records(sources: Sources, lineage: Lineage) -> None:
     counts: list[dict[str, str | int]] = []
     for name in catalog.sources:
         raw, normalized = raw_record(lineage, name), lineage.record(lineage.paths.normalized(name))
-        found = {**raw.counts, "num_records": raw.num_records}
-        for stage, numbers in (("raw", found), ("normalized", normalized.counts)):
-            counts += [{"dataset": name, "stage": stage, "name": what, "number": n} for what, n in numbers.items()]
+        raw_counts = {**raw.counts, "num_records": raw.num_records}
+        for stage, numbers in (("raw", raw_counts), ("normalized", normalized.counts)):
+            counts += [{"dataset": name, "stage": stage, "name": count, "number": n} for count, n in numbers.items()]
         sources.inputs[f"raw/{name}"] = raw.identity
     cleaning = catalog.cleaning
     sources.config = {
@@ -84,8 +84,8 @@ def _add_normalized(sources: Sources, lineage: Lineage) -> None:
         record = lineage.read_input(folder, "normalized")
         sources.inputs[f"normalized/{name}"] = record.identity
         for file in sorted(record.files):
-            language, found, _ = file.partition("-")
-            if found and file.endswith(".parquet"):
+            language, dash, _ = file.partition("-")
+            if dash and file.endswith(".parquet"):
                 shards.setdefault(language, []).append(folder / file)
         drops.append(folder / "dropped.parquet")
         labels += [folder / "labels.jsonl"] if "labels.jsonl" in record.files else []
@@ -107,8 +107,8 @@ def _add_division(sources: Sources, lineage: Lineage) -> None:
 
 
 def _add_partitions(sources: Sources, lineage: Lineage) -> None:
-    edits = _stored(sources, lineage, "processed", "splits")
-    attempts = _stored(sources, lineage, "trajectories/parquet", "trajectories")
+    edits = _read_stored_folders(sources, lineage, "processed", "splits")
+    attempts = _read_stored_folders(sources, lineage, "trajectories/parquet", "trajectories")
     stored: list[dict[str, str | int]] = [{"language": folder.parent.name, "split": folder.name} for folder in edits]
     sources.queries["stored_splits"] = of_rows(stored, {"language": "word", "split": "word"})
     sources.queries["edits"] = of_parquet([folder / "edits.parquet" for folder in edits], EDITS)
@@ -116,10 +116,10 @@ def _add_partitions(sources: Sources, lineage: Lineage) -> None:
     sources.queries["trajectories"] = of_parquet([folder / "trajectories.parquet" for folder in attempts], TRAJECTORIES)
 
 
-def _stored(sources: Sources, lineage: Lineage, where: str, kind: str) -> list[Path]:
+def _read_stored_folders(sources: Sources, lineage: Lineage, stage: str, kind: str) -> list[Path]:
     folders = []
     for language, split in lineage.partitions():
-        folder = lineage.paths.partition(where, language, split)
+        folder = lineage.paths.partition(stage, language, split)
         lineage.pull(folder)
         if folder.exists():
             record = lineage.read_input(folder, kind)
@@ -129,5 +129,5 @@ def _stored(sources: Sources, lineage: Lineage, where: str, kind: str) -> list[P
 
 
 def _by_language(files: Mapping[str, list[Path]], columns: Mapping[str, Column]) -> str:
-    queries = [of_parquet(found, columns, {"language": language}) for language, found in sorted(files.items())]
+    queries = [of_parquet(paths, columns, {"language": language}) for language, paths in sorted(files.items())]
     return " union all ".join(queries) or of_parquet([], columns, {"language": ""})

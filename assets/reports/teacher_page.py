@@ -94,19 +94,19 @@ def time_rows(times: Iterable[AttemptTime]) -> list[dict[str, Any]]:
         {
             "teacher": teacher,
             "language": language,
-            "attempts": len(taken),
-            **_percentiles("attempt", taken),
+            "attempts": len(durations),
+            **_percentiles("attempt", durations),
             "answers": len(answers[teacher, language]),
             **_percentiles("answer", answers[teacher, language]),
         }
-        for (teacher, language), taken in sorted(attempts.items())
+        for (teacher, language), durations in sorted(attempts.items())
     ]
 
 
-def _percentiles(what: str, values: Sequence[float]) -> dict[str, float | None]:
+def _percentiles(prefix: str, values: Sequence[float]) -> dict[str, float | None]:
     """Return values that occur: at least the named share of all is not greater."""
     ordered = sorted(values)
     return {
-        f"{what}_p{percent}": round(ordered[-(-len(ordered) * percent // 100) - 1], 1) if ordered else None
+        f"{prefix}_p{percent}": round(ordered[-(-len(ordered) * percent // 100) - 1], 1) if ordered else None
         for percent in (50, 90)
     }

@@ -84,13 +84,15 @@ def worker(small_checkout: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
 def test_a_worker_of_another_executor_does_not_start(small_checkout: Any, worker: Any) -> None:
     environment: Mapping[str, str] = {"GRAFTLINE_ROOT": str(small_checkout.root)}
     with pytest.raises(ConfigError) as error:
-        worker.configured(environment)
+        worker.load_broker_config(environment)
     assert str(error.value) == "manifest 'local': its executor is 'in_process', but a worker is of 'celery'"
     with pytest.raises(ConfigError) as error:
-        worker.configured({**environment, "GRAFTLINE_MANIFEST": "prod"})
+        worker.load_broker_config({**environment, "GRAFTLINE_MANIFEST": "prod"})
     assert str(error.value) == "GRAFTLINE_CELERY_URL: is not set, but executor.broker needs it"
     with pytest.raises(ConfigError) as error:
-        worker.configured({**environment, "GRAFTLINE_MANIFEST": "prod", "GRAFTLINE_CELERY_URL": "pyamqp://host"})
+        worker.load_broker_config(
+            {**environment, "GRAFTLINE_MANIFEST": "prod", "GRAFTLINE_CELERY_URL": "pyamqp://host"}
+        )
     assert str(error.value) == (
         "GRAFTLINE_CELERY_URL: begins with none of redis://, rediss://, redis+socket://, sentinel://; name a Redis"
     )

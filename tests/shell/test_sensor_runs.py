@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.described import source_key
+from assets.descriptions import source_key
 from graftline.core.paths import Paths
 from graftline.core.progress import progress_bars
 from graftline.core.record import load_record

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from dagster._core.events.log import EventLogEntry
 
-from assets.described import source_key
+from assets.descriptions import source_key
 from assets.outcome import DATA_VERSION
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, ArtifactRecord

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assets.reports.dataset_page import dataset_page
-from assets.reports.evaluations import evaluations_of, stated
+from assets.reports.evaluations import describe_evaluations, evaluations_of
 from assets.reports.index_page import index_page
 from graftline.core.build import Contents, Request, build
 from graftline.core.paths import Paths
@@ -128,7 +128,7 @@ def test_an_example_of_a_drop_cannot_break_its_table() -> None:
 
 
 def test_no_evaluation_is_said_too() -> None:
-    text = stated([], 0)
+    text = describe_evaluations([], 0)
     assert (text.startswith("**No evaluation.**"), section(page(), "Evaluations it was kept away from")) == (True, text)
 
 
@@ -150,7 +150,7 @@ def test_evaluations_are_named_with_version_rows_and_checksum(paths: Paths) -> N
         inputs={"raw": "x", "evaluation/canitedit": identity}, config={"evaluation_files": {"own.jsonl": "c" * 64}}
     )
     found = evaluations_of(record, paths)
-    assert stated(found, 1234) == (
+    assert describe_evaluations(found, 1234) == (
         "Edits that fell out because they are too near to a text of one of these: 1,234.\n\n"
         "| evaluation | version | rows | sha256 |\n|---|---|---:|---|\n"
         f"| dataset `canitedit` | 1+mirror.abc | 105 | {'a' * 64} |\n"

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
-from assets.reports.plots import bars, embedded, funnel, grouped, histogram, shares, stacked
+from assets.reports.plots import bars, embed_png, funnel, group_bars, histogram, shares, stack_bars
 
 STEPS = [{"step": f"dropped: reason {number}", "number": number * 1000, "is_loss": number % 2} for number in range(60)]
 BINS = [
@@ -21,10 +21,10 @@ DRAWN: dict[str, Callable[[], bytes]] = {
     "bars": lambda: bars(PRECISION, ["language", "dataset"], "precision"),
     "bars of more rows than are drawn": lambda: bars(PRECISION * 40, ["language", "dataset"], "precision"),
     "funnel": lambda: funnel(STEPS),
-    "grouped": lambda: grouped(TIMES, ["language"], ["p50", "p90"], "milliseconds"),
+    "grouped": lambda: group_bars(TIMES, ["language"], ["p50", "p90"], "milliseconds"),
     "histogram": lambda: histogram(BINS, "characters/4"),
     "shares": lambda: shares(SHARES, "licence", "percent_of_kept"),
-    "stacked": lambda: stacked(PARTS, ["failure"], ["general", "literal"], "attempts"),
+    "stacked": lambda: stack_bars(PARTS, ["failure"], ["general", "literal"], "attempts"),
 }
 
 
@@ -48,9 +48,9 @@ def test_a_style_of_the_user_does_not_show(monkeypatch: pytest.MonkeyPatch) -> N
         lambda: funnel([{"step": "rows", "number": 0, "is_loss": False}]),
         lambda: bars([], ["language"], "precision"),  # no attempt was made
         lambda: bars([{"language": "java", "precision": None}], ["language"], "precision"),  # none was valid
-        lambda: grouped([], ["language"], ["p50"], "milliseconds"),
-        lambda: grouped([{"language": "java", "p50": None}], ["language"], ["p50"], "milliseconds"),
-        lambda: stacked([], ["failure"], ["attempts"], "attempts"),
+        lambda: group_bars([], ["language"], ["p50"], "milliseconds"),
+        lambda: group_bars([{"language": "java", "p50": None}], ["language"], ["p50"], "milliseconds"),
+        lambda: stack_bars([], ["failure"], ["attempts"], "attempts"),
         lambda: histogram([{"side": "pre", "tokens_from": 4, "edits": 1}], "o200k_base"),  # one bin, one side
         lambda: shares([{"licence": "MIT", "percent_of_kept": 100.0}], "licence", "percent_of_kept"),
     ],
@@ -62,7 +62,7 @@ def test_a_plot_of_next_to_nothing_is_drawn(draw: Callable[[], bytes]) -> None:
 def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is() -> None:
     rows = [{"class": "$\\frac$", "pass@1": 0.5}]
     assert bars(rows, ["class"], "pass@1").startswith(b"\x89PNG")
-    assert stacked([{"class": "$\\frac$", "n": 1}], ["class"], ["n"], "attempts").startswith(b"\x89PNG")
+    assert stack_bars([{"class": "$\\frac$", "n": 1}], ["class"], ["n"], "attempts").startswith(b"\x89PNG")
 
 
 def test_an_interval_is_drawn_where_it_is_known() -> None:
@@ -78,4 +78,4 @@ def test_shares_of_the_same_rows_in_another_order_are_the_same_plot() -> None:
 
 def test_an_embedded_plot_needs_no_file() -> None:
     content = base64.b64encode(b"\x89PNG").decode()
-    assert embedded("marv.funnel", b"\x89PNG") == f"![marv.funnel](data:image/png;base64,{content})"
+    assert embed_png("marv.funnel", b"\x89PNG") == f"![marv.funnel](data:image/png;base64,{content})"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.reports.markdown import diff, fenced, picture, plain, without_pictures
+from assets.reports.markdown import diff, fence_code, picture, plain, without_pictures
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_an_example_in_a_table_is_cut_before_markup_is_taken_out() -> None:
     ],
 )
 def test_a_fence_is_longer_than_every_run_of_backticks_in_it(text: str, block: str) -> None:
-    assert fenced(text, "python") == block
+    assert fence_code(text, "python") == block
 
 
 def test_a_line_without_end_is_cut() -> None:
-    assert fenced("x" * 10_000) == "```text\n" + "x" * 399 + "…\n```\n"
+    assert fence_code("x" * 10_000) == "```text\n" + "x" * 399 + "…\n```\n"
 
 
 def test_a_diff_shows_what_goes_and_what_comes() -> None:

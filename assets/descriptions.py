@@ -21,7 +21,7 @@ WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=7))
 _TYPES = {"text": "string", "word": "string", "whole": "int", "number": "float", "flag": "bool", "key": "uint64", "keys": "list<uint64>"}  # fmt: skip
 
 
-def described(make: Callable[..., Any], rows: dg.TableSchema | None = None) -> dict[str, Any]:
+def describe_asset(make: Callable[..., Any], rows: dg.TableSchema | None = None) -> dict[str, Any]:
     """Return the metadata of the definition of an asset that `make` makes."""
     columns = {"dagster/column_schema": rows} if rows is not None else {}
     return {"dagster/code_references": code_of(make), **columns}
