@@ -38,7 +38,7 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.client import encode_chat
 from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.pool import ActorPool
-from graftline.pipeline.attempts import Partition, make_here, missing, stored
+from graftline.pipeline.attempts import Partition, load_stored_attempts, make_here, missing
 from graftline.pipeline.settings import SamplingConfig, TrajectorySettings
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.queue.base import MemoryQueueConfig
@@ -120,7 +120,7 @@ def _loop(
     assignments = missing(tasks, partition, asking, {})
     make_here(assignments, partition, settings, MemoryQueueConfig(), sandbox, paths, lambda done, of: None)
     seconds = time.perf_counter() - began
-    steps = [step for trajectory in stored(paths, partition).values() for step in trajectory.steps]
+    steps = [step for trajectory in load_stored_attempts(paths, partition).values() for step in trajectory.steps]
     asked = [step.model_output.generation for step in steps if step.model_output.generation is not None]
     assert len(asked) == len(tasks)
     return Pass(seconds, sum(one.completion_tokens for one in asked)), asked

@@ -98,7 +98,14 @@ class Artifacts(System):
         if run.settings is None:
             run.settings = load_settings(paths)
         return Lineage(
-            paths, run.settings, manifest, ports, RunLog(paths, run.id), run.stack, _seen=run.seen, _read=run.read
+            paths,
+            run.settings,
+            manifest,
+            ports,
+            RunLog(paths, run.id),
+            run.stack,
+            _unchanged=run.unchanged,
+            _read=run.read,
         )
 
 
@@ -110,7 +117,7 @@ class _Run:
         self.settings: Settings | None = None
         self.stack = ExitStack()
         self.opened: dict[str, Any] = {}
-        self.seen: dict[Path, Any] = {}
+        self.unchanged: dict[Path, Any] = {}
         self.read: dict[str, Any] = {}
 
 

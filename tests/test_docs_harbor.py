@@ -15,7 +15,7 @@ from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.calibration import Fault
 from graftline.harbor.contract import OF_THE_AGENT, TRIED_AGAIN, FailureCause, HarborLimits, SuccessStatus
 from graftline.harbor.executors.base import MemoryExecutorConfig
-from graftline.harbor.service.serve import HarborSettings, served
+from graftline.harbor.service.serve import HarborSettings, serve_in_thread
 from graftline.harbor.service.state import ServiceSettings
 from graftline.rollouts.task import Task
 from tests.pages import CHECKOUT, Fence, codes, fences, section, table
@@ -55,7 +55,7 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     """A service with boxes, and a folder to be in."""
     folder = tmp_path_factory.mktemp("boxes")
     secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_HARBOR_KEY": KEY})])
-    with served(HarborSettings(port=0), folder / "files", secrets) as (url, _):
+    with serve_in_thread(HarborSettings(port=0), folder / "files", secrets) as (url, _):
         yield url, folder
 
 
@@ -90,7 +90,7 @@ def test_the_commands_of_a_page_succeed_one_after_the_other(
     # what is served until it is interrupted: tests/unit/cli/test_harbor_commands.py
     typed = [line for line in commands if not line.startswith("graftline harbor serve")]
     assert len(typed) >= 4
-    with served(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
+    with serve_in_thread(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
         for line in typed:
             result = CliRunner().invoke(main, shlex.split(line)[1:], env={"GRAFTLINE_HARBOR_URL": url})
             # rewards of the executor `memory` are made up, so that nothing is sound
@@ -127,7 +127,7 @@ def test_the_routes_are_the_documented_ones(tmp_path: Path) -> None:
     import httpx
 
     settings = HarborSettings(port=0, executor=MemoryExecutorConfig())
-    with served(settings, tmp_path, Secrets([])) as (url, key):
+    with serve_in_thread(settings, tmp_path, Secrets([])) as (url, key):
         assert isinstance(key, SecretStr)
         paths = httpx.get(f"{url}/openapi.json").json()["paths"]
     real = [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]

@@ -214,8 +214,8 @@ def _print_lineage(provenance: "Provenance", basis: "Standing") -> None:
     from rich.console import Console
     from rich.tree import Tree
 
-    first = next(iter(provenance.ancestors))
-    tree = Tree(_describe_ancestor(provenance, first))
+    first = next(iter(provenance.nodes))
+    tree = Tree(_describe_node(provenance, first))
     _grow(tree, provenance, first, {first})
     # without a terminal there is no width to keep to
     Console(width=None if sys.stdout.isatty() else _WIDE).print(tree)
@@ -231,40 +231,38 @@ def _print_lineage(provenance: "Provenance", basis: "Standing") -> None:
     for fault in provenance.faults:
         click.echo(fault, err=True)
     state = f"{len(provenance.faults)} of them not as they were" if provenance.faults else "all as they were"
-    click.echo(f"{len(provenance.ancestors)} ancestors, {state}.")
+    click.echo(f"{len(provenance.nodes)} ancestors, {state}.")
 
 
 def _grow(tree: "Tree", provenance: "Provenance", key: str, printed: set[str]) -> None:
-    for parent in provenance.ancestors[key].parents:
-        branch = tree.add(_describe_ancestor(provenance, parent.key, parent, parent.key in printed))
+    for parent in provenance.nodes[key].parents:
+        branch = tree.add(_describe_node(provenance, parent.key, parent, parent.key in printed))
         if parent.key not in printed:
             printed.add(parent.key)
             _grow(branch, provenance, parent.key, printed)
 
 
-def _describe_ancestor(
+def _describe_node(
     provenance: "Provenance", key: str, parent: "Parent | None" = None, is_above: bool = False
 ) -> "Text":
     from rich.text import Text
 
-    ancestor = provenance.ancestors[key]
+    node = provenance.nodes[key]
     text = Text(f"{parent.name}: " if parent is not None and parent.name in _NAMED_INPUTS else "")
-    text.append(f"{ancestor.kind} {ancestor.name}", style="bold")
+    text.append(f"{node.kind} {node.name}", style="bold")
     if parent is not None and parent.drift:
         text.append(f"  {parent.drift}", style="red")
     if is_above:
         return text.append("  see above", style="dim")
-    if ancestor.fault:
-        text.append(f"  {ancestor.state}: {ancestor.fault}", style="red")
+    if node.fault:
+        text.append(f"  {node.state}: {node.fault}", style="red")
     facts = {
-        name: value
-        for name, value in ancestor.facts.items()
-        if name not in _HIDDEN_FACTS and value not in ({}, None, "")
+        name: value for name, value in node.facts.items() if name not in _HIDDEN_FACTS and value not in ({}, None, "")
     }
     if "code_now" in facts:
         facts["code_now"] = "changed since"
     details = ", ".join(f"{name.replace('_', ' ')} {_format_fact(value)}" for name, value in facts.items())
-    return text.append("  " + "  ".join(part for part in (ancestor.identity[:12], details) if part), style="dim")
+    return text.append("  " + "  ".join(part for part in (node.identity[:12], details) if part), style="dim")
 
 
 def _format_fact(value: Any) -> str:

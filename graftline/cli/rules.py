@@ -153,7 +153,7 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
 
 
 @click.command()
-@click.argument("where", default=".", metavar="[DIRECTORY|RANGE]")
+@click.argument("source", default=".", metavar="[DIRECTORY|RANGE]")
 @click.option("--range", "span", metavar="A..B", help="Commits after A up to B; without it, those up to now.")
 @click.option("--commits", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="So many at most.")
 @click.option("--language", "languages", multiple=True, type=_LANGUAGE, help="Only this language; any number.")
@@ -174,7 +174,7 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
 @json_option
 @click.pass_obj
 def mine(
-    root: Path | None, where: str, span: str | None, commits: int, languages: "tuple[Language, ...]",
+    root: Path | None, source: str, span: str | None, commits: int, languages: "tuple[Language, ...]",
     min_support: int, min_precision: float, general: bool, workers: int | None, journal: Path | None,
     out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
@@ -182,8 +182,8 @@ def mine(
     from graftline.codemod.history import History
     from graftline.codemod.mine import MiningConfig, mine_rules
 
-    is_range = ".." in where and ".." not in Path(where).parts
-    folder, span = (Path(), where) if is_range else (Path(where), span or "")
+    is_range = ".." in source and ".." not in Path(source).parts
+    folder, span = (Path(), source) if is_range else (Path(source), span or "")
     history = History.read(folder, span, commits)
     if history.is_shallow:
         click.echo(f"{folder}: is a shallow clone; only the commits that were fetched are looked at", err=True)

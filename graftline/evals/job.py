@@ -140,7 +140,7 @@ class EvalJob:
             HarborTimeoutError: it is not done in time, which is a `TimeoutError`; it goes on.
             HarborError: the service does not say.
         """
-        job_id = self._submitted_id()
+        job_id = self._require_id()
         await poll(
             self._run.look,
             ("evaluation", job_id),
@@ -155,12 +155,12 @@ class EvalJob:
 
     async def cancel_async(self) -> EvalResult:
         """End the evaluation; results of seeds that have ended stay."""
-        self._submitted_id()
+        self._require_id()
         return await self._run.cancel()
 
     async def results_async(self) -> EvalResult:
         """Return how far it is, with the result of every seed that has ended."""
-        self._submitted_id()
+        self._require_id()
         return await self._run.results()
 
     submit = blocking(submit_async)
@@ -168,7 +168,7 @@ class EvalJob:
     cancel = blocking(cancel_async)
     results = blocking(results_async)
 
-    def _submitted_id(self) -> str:
+    def _require_id(self) -> str:
         if self.job_id is None:
             raise ConfigError("evaluation: was not submitted; call submit() first")
         return self.job_id

@@ -188,7 +188,7 @@ def context_files(top: Path, rules: IgnoreRules, max_bytes: int) -> list[Entry]:
     return files
 
 
-def omitted_files(top: Path, below: str = "") -> list[str]:
+def find_omitted_files(top: Path, below: str = "") -> list[str]:
     """Return the files in the folder `below` of a context that no archive takes, whatever was written to it on purpose."""
     rules = IgnoreRules(top, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
     files = sorted(path.relative_to(top) for path in (top / below).rglob("*") if path.is_file())

@@ -66,9 +66,9 @@ class RequestError(Exception):
         self.status = _STATUSES.get(code, _UNPROCESSABLE) if status is None else status
 
 
-def not_found(what: str, which: str) -> RequestError:
+def not_found(kind: str, name: str) -> RequestError:
     """Return the refusal of what is not there."""
-    return RequestError("not_found", f"{what} {which[:_SHOWN]!r}: there is none; list them to see what there is")
+    return RequestError("not_found", f"{kind} {name[:_SHOWN]!r}: there is none; list them to see what there is")
 
 
 def problem_response(error: RequestError) -> "JSONResponse":

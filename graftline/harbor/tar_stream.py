@@ -82,7 +82,7 @@ class TarStream:
             if extended.takes(header):
                 continue
             entry = _entry(header, *extended.names(header))
-            self._unread = _padded_size(entry.size)
+            self._unread = _pad_size(entry.size)
             self._padding = self._unread - entry.size
             count += 1
             if count > self._limits.entries:
@@ -120,7 +120,7 @@ class _Extended:
         self._size += header.size + _BLOCK
         if header.size > _MAX_HEADER_BYTES or self._size > _MAX_HEADERS_BYTES:
             raise DataError("the archive has headers that are too large; package it again")
-        content = self._plain.take(_padded_size(header.size))[: header.size]
+        content = self._plain.take(_pad_size(header.size))[: header.size]
         if header.kind in _NAMES:
             fields = {_NAMES[header.kind]: _text(content.partition(b"\0")[0])}
         else:
@@ -192,7 +192,7 @@ def _text(raw: bytes) -> str:
         raise DataError(f"the archive has {raw[:40]!r} in a header, which is not UTF-8; package it again") from None
 
 
-def _padded_size(size: int) -> int:
+def _pad_size(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 

@@ -123,22 +123,22 @@ def ask(
     asking = settings.asking
 
     def all_known() -> dict[str, Trajectory]:
-        return {**known_attempts, **stored(paths, partition)}
+        return {**known_attempts, **load_stored_attempts(paths, partition)}
 
-    def left() -> list[AttemptJob]:
+    def find_missing() -> list[AttemptJob]:
         return missing(tasks, partition, asking, all_known())
 
-    assignments = left()
+    assignments = find_missing()
     if assignments:
         refresh_examples(paths, ports.examples)
         if isinstance(queue, MemoryQueueConfig):
             make_here(assignments, partition, settings, queue, ports.sandbox, paths, advance)
         else:
-            wait_for_workers(assignments, ports.queue, left, advance, feed)
-    return made(tasks, partition, asking, all_known())
+            wait_for_workers(assignments, ports.queue, find_missing, advance, feed)
+    return select_attempts(tasks, partition, asking, all_known())
 
 
-def stored(paths: Paths, partition: Partition) -> dict[str, Trajectory]:
+def load_stored_attempts(paths: Paths, partition: Partition) -> dict[str, Trajectory]:
     """Return what workers stored of `partition`, by key; attempts by other settings are among it."""
     return latest_by_key(read_shards(sealed_shards(_folder(paths, partition))))
 
@@ -151,7 +151,7 @@ def missing(
     return [following for _, following in ways if following is not None]
 
 
-def made(
+def select_attempts(
     tasks: Sequence[Task], partition: Partition, asking: SamplingConfig, known_attempts: Mapping[str, Trajectory]
 ) -> list[Trajectory]:
     """Return the attempts there are at `tasks`, in their order."""

@@ -139,7 +139,7 @@ def _of_this_process(
     executor: dict[str, Any], pass_on: tuple[str, ...], root: Path, secrets: Secrets
 ) -> Iterator[HarborService]:
     try:
-        from graftline.harbor.service.serve import HarborSettings, served
+        from graftline.harbor.service.serve import HarborSettings, serve_in_thread
         from graftline.prompts.service_optimizer import ServiceOptimizer
     except ImportError as error:
         raise ConfigError(f"harbor: {error.name} is missing; {install_command('harbor')}") from None
@@ -151,5 +151,5 @@ def _of_this_process(
     folder = root / FOLDER / kind
     folder.mkdir(parents=True, exist_ok=True)
     database, optimizer = f"sqlite:///{folder / 'harbor.sqlite'}", ServiceOptimizer(secrets)
-    with served(settings, folder, secrets, database, optimizer) as (url, key):
+    with serve_in_thread(settings, folder, secrets, database, optimizer) as (url, key):
         yield HarborService(url, key)

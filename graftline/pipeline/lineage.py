@@ -54,7 +54,7 @@ class Lineage:
     feed: "JobFeed | None" = None
     """The attempts that a run comes to later, where workers make them."""
     _once: dict[str, Any] = field(default_factory=dict, repr=False)
-    _seen: dict[Path, tuple[str, tuple[tuple[str, int, int, int], ...]]] = field(default_factory=dict, repr=False)
+    _unchanged: dict[Path, tuple[str, tuple[tuple[str, int, int, int], ...]]] = field(default_factory=dict, repr=False)
     _read: dict[str, tuple[Path, tuple[str, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -83,7 +83,7 @@ class Lineage:
         if (
             not with_files
             and not folder.exists()
-            and (stored := self._stored_record(folder))
+            and (stored := self._find_record(folder))
             and not request.difference(stored)
         ):
             self.run_log.append(request.kind, request.name, "", monotonic() - started)
@@ -99,12 +99,12 @@ class Lineage:
                 " and run again, what was made before is untouched"
             ) from error
         # made or found right, its files have just been read
-        self._seen[folder] = built.record.identity, _stamps(folder, built.record)
+        self._unchanged[folder] = built.record.identity, _stamps(folder, built.record)
         self.run_log.append(request.kind, request.name, built.reason, monotonic() - started, worked_s)
         return built
 
     def _build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
-        stored = self._stored_record(folder)
+        stored = self._find_record(folder)
         if stored is not None:
             # one that lost a file is made anew
             with suppress(RecordError):
@@ -122,7 +122,7 @@ class Lineage:
             store.publish(name, folder, built.record)
         return built
 
-    def _stored_record(self, folder: Path) -> ArtifactRecord | None:
+    def _find_record(self, folder: Path) -> ArtifactRecord | None:
         try:
             return self.ports.artifacts.record(self.paths.relative(folder))
         except RecordError:
@@ -160,9 +160,9 @@ class Lineage:
         self.pull(folder)
         record = load_record(folder)
         stamped = record.identity, _stamps(folder, record)
-        if self._seen.get(folder) != stamped or record.kind != kind:
+        if self._unchanged.get(folder) != stamped or record.kind != kind:
             record = load_verified(folder, kind)
-            self._seen[folder] = record.identity, _stamps(folder, record)
+            self._unchanged[folder] = record.identity, _stamps(folder, record)
         self._read[record.identity] = folder, ()
         return record
 

@@ -112,8 +112,8 @@ class Solvers:
                 sandbox = self._lineage.ports.sandbox
                 yield TeacherSolver(open_teacher(entry.teacher, sandbox), sandbox, entry.most_steps)
             case ActorsEntry():
-                with self._chat(entry, attempts) as contestant:
-                    yield contestant
+                with self._chat(entry, attempts) as solver:
+                    yield solver
             case TrainedEntry():
                 yield self._open_sampled(name, entry, attempts)
             case _:

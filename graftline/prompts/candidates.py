@@ -101,7 +101,7 @@ def policy_prompt(candidate: Candidate) -> str | dict[str, str]:
     return candidate["system"] if set(candidate) == {"system"} else dict(candidate)
 
 
-def changed_parts(before: Candidate, after: Candidate) -> list[str]:
+def find_changed_parts(before: Candidate, after: Candidate) -> list[str]:
     """Return the parts that differ."""
     return [part for part in after if before.get(part) != after[part]]
 

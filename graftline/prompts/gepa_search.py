@@ -25,8 +25,8 @@ from graftline.prompts.candidates import (
     PromptShape,
     best_by_seed,
     best_of,
-    changed_parts,
     digest_of,
+    find_changed_parts,
     is_better,
     mean,
     names_in,
@@ -54,7 +54,7 @@ class ArchivedPrompt:
     how: str
     scores: dict[int, float]
     """By seed of the front."""
-    asked: int
+    pairs_asked: int
     """Pairs of prompt and seed that had been asked about when it was found."""
 
 
@@ -222,7 +222,9 @@ class _Search:
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         by_seed = {rollout.seed: rollout for rollout in eval_batch.trajectories if rollout is not None}
-        rows = [{"seed": seed, "reward": by_seed[seed].reward, "said": by_seed[seed].said} for seed in sorted(by_seed)]
+        rows = [
+            {"seed": seed, "reward": by_seed[seed].reward, "said": by_seed[seed].transcript} for seed in sorted(by_seed)
+        ]
         return {part: rows for part in components_to_update}
 
     def propose_new_texts(
@@ -294,7 +296,7 @@ class _Search:
             ArchivedPrompt(
                 texts,
                 parents,
-                changed_parts(prompts[parents[0]].texts, texts) if parents else [],
+                find_changed_parts(prompts[parents[0]].texts, texts) if parents else [],
                 self._how.get(digest_of(texts), "the first"),
                 scores,
                 len(self._pairs),

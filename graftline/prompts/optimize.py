@@ -224,7 +224,7 @@ def _outcome(
             scores=prompt.scores,
             validation=judgment.validation.get(number, {}),
             test=judgment.test.get(number, {}),
-            asked=prompt.asked,
+            asked=prompt.pairs_asked,
         )
         for number, prompt in enumerate(result.prompts)
     ]

@@ -95,7 +95,7 @@ class PromptLearningJob:
             HarborError: the task app is not there, refuses the key or the seed; or the service refuses the job.
         """
         if self._is_submitted:
-            return self._submitted_run().job_id
+            return self._require_run().job_id
         if not self.config.gepa.evaluation.train_seeds:
             raise ConfigError("prompt_learning.gepa.evaluation: names no train_seeds; expected two or more")
         run = self._open_run()
@@ -121,7 +121,7 @@ class PromptLearningJob:
             HarborTimeoutError: it is not done in time, which is a `TimeoutError`; it goes on.
             HarborError: the service does not say.
         """
-        run = self._submitted_run()
+        run = self._require_run()
         return await poll(
             run.look,
             ("optimisation", run.job_id),
@@ -135,18 +135,18 @@ class PromptLearningJob:
 
     async def status_async(self) -> PromptLearningResult:
         """Return how far it is."""
-        return await self._submitted_run().look()
+        return await self._require_run().look()
 
     async def resume_async(self) -> PromptLearningResult:
         """Go on with a job that failed, was canceled, or was lost with its process; what is paid is not paid again."""
         if not self._is_submitted and self._folder is not None:
             await self.submit_async()
-            return await self._submitted_run().look()
-        return await self._submitted_run().resume()
+            return await self._require_run().look()
+        return await self._require_run().resume()
 
     async def cancel_async(self) -> PromptLearningResult:
         """End the job; prompts that were found stay. It is running still where who proposes takes long to answer."""
-        return await self._submitted_run().cancel()
+        return await self._require_run().cancel()
 
     async def results_async(self) -> Outcome:
         """Return all prompts that were found: where each comes from, and its reward by seed.
@@ -154,7 +154,7 @@ class PromptLearningJob:
         Raises:
             ConfigError: it has not ended, or found nothing.
         """
-        return await self._submitted_run().outcome()
+        return await self._require_run().outcome()
 
     submit = blocking(submit_async)
     poll_until_complete = blocking(poll_until_complete_async)
@@ -165,11 +165,11 @@ class PromptLearningJob:
 
     async def events(self) -> AsyncGenerator[ServerEvent, None]:
         """Yield what happens to the job, from its beginning to its last event."""
-        async with aclosing(self._submitted_run().events()) as events:
+        async with aclosing(self._require_run().events()) as events:
             async for event in events:
                 yield event
 
-    def _submitted_run(self) -> "ServiceRun | LocalRun":
+    def _require_run(self) -> "ServiceRun | LocalRun":
         if not self._is_submitted:
             raise ConfigError("prompt optimization: was not submitted; call submit() first")
         return self._open_run()

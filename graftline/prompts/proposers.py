@@ -45,7 +45,7 @@ class Reflection:
 
     seed: int
     reward: float
-    said: Mapping[str, Any]
+    transcript: Mapping[str, Any]
     """Its `transcript`."""
 
 
@@ -203,7 +203,7 @@ class ModelProposer:
 
 
 def _record(reflection: Reflection) -> dict[str, Any]:
-    transcript = reflection.said
+    transcript = reflection.transcript
     feedback = [f"Score: {reflection.reward:g}.", str(transcript.get("feedback", ""))]
     details = transcript.get("details", {}).items()
     feedback += [f"{key}: {value}" for key, value in details if key not in ("steps", "ending")]
@@ -241,7 +241,7 @@ def _changes(request: ChangeRequest) -> list[Proposal]:
     text, examples, mistakes = _split(request.text)
     new = [
         example
-        for example in _solved_examples(request.reflections)
+        for example in _list_solved_examples(request.reflections)
         if example not in examples and not names_in(example)
     ]
     faults = [fault for fault in _common_faults(request.reflections) if fault not in mistakes and not names_in(fault)]
@@ -262,11 +262,11 @@ def _changes(request: ChangeRequest) -> list[Proposal]:
     return [change for change in changes if change.text != request.text]
 
 
-def _solved_examples(reflections: Sequence[Reflection]) -> list[str]:
+def _list_solved_examples(reflections: Sequence[Reflection]) -> list[str]:
     """Return the answers that were right, each with its question, the shortest first."""
     examples = set()
     for reflection in reflections:
-        inputs, output = reflection.said.get("inputs", {}), str(reflection.said.get("output", "")).strip()
+        inputs, output = reflection.transcript.get("inputs", {}), str(reflection.transcript.get("output", "")).strip()
         if reflection.reward < _RIGHT or not output or not inputs:
             continue
         question = "\n".join(str(inputs[key]) for key in ("instruction", "text") if key in inputs)
@@ -281,7 +281,7 @@ def _common_faults(reflections: Sequence[Reflection]) -> list[str]:
     counts: Counter[str] = Counter()
     shortest: dict[str, str] = {}
     for reflection in reflections:
-        feedback = " ".join(str(reflection.said.get("feedback", "")).split())
+        feedback = " ".join(str(reflection.transcript.get("feedback", "")).split())
         if reflection.reward >= _RIGHT or not feedback:
             continue
         kind = _NUMBERS.sub("0", _QUOTED.sub("", feedback))

@@ -67,7 +67,7 @@ class FinishedRollout:
     """None where nothing is known."""
     cause: FailureCause | None = None
     error: str = ""
-    said: Mapping[str, Any] = field(default_factory=dict)
+    transcript: Mapping[str, Any] = field(default_factory=dict)
     """What it was about and what was answered (`transcript`)."""
 
 
@@ -191,7 +191,7 @@ class Rollouts:
                 self._tries[pair], self.count = line["number"], self.count + 1
                 is_lost = line["reward"] is None
                 if not is_lost:
-                    self._finished[pair] = FinishedRollout(line["seed"], line["reward"], said=line["said"])
+                    self._finished[pair] = FinishedRollout(line["seed"], line["reward"], transcript=line["said"])
             await self._spending.reserve()
             await self._settle(line["usd"], line["tokens"], is_lost)
 
@@ -308,7 +308,7 @@ class Rollouts:
                 "error": rollout.error,
                 "usd": usd,
                 "tokens": tokens,
-                "said": dict(rollout.said) if rollout.reward is not None else {},
+                "said": dict(rollout.transcript) if rollout.reward is not None else {},
             }
         )
         if rollout.reward is not None:

@@ -153,7 +153,7 @@ class Keys:
         Raises:
             RequestError: it is not, or there is no key at all; what was sent is not said back.
         """
-        accepted = self._accepted_keys()
+        accepted = self._list_accepted_keys()
         if not accepted:
             raise RequestError(
                 "no_key",
@@ -169,7 +169,7 @@ class Keys:
                 "the key is missing or wrong; send the one of this task app as X-API-Key or as a bearer token",
             )
 
-    def _accepted_keys(self) -> list[bytes]:
+    def _list_accepted_keys(self) -> list[bytes]:
         aliases = self._environment.get(ALIASES_VARIABLE, "").split(",")
         texts = [self._own.get_secret_value() if self._own else "", self._environment.get(KEY_VARIABLE, ""), *aliases]
         return [text.strip().encode() for text in texts if text.strip()]

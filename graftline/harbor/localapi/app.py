@@ -103,8 +103,8 @@ def create_local_api(config: LocalAPIConfig, environment: Mapping[str, str] = os
     for name, value in {**state, **config.app_state}.items():
         setattr(app.state, name, value)
     guard = [Depends(_guard(Keys(config.api_key, environment)))] if config.require_api_key else []
-    app.include_router(routes.open())
-    app.include_router(routes.guarded_routes(), dependencies=guard, responses=_problems(401, 503) if guard else {})
+    app.include_router(routes.build_open())
+    app.include_router(routes.build_guarded(), dependencies=guard, responses=_problems(401, 503) if guard else {})
     for router in config.routers:
         app.include_router(router, dependencies=guard)
     return app
@@ -127,14 +127,14 @@ class _Routes:
         self._config, self._rollouts = config, rollouts
         self._health = Health(service=config.app_id)
 
-    def open(self) -> APIRouter:
+    def build_open(self) -> APIRouter:
         """Return those that need no key."""
         router = APIRouter(tags=["about"])
         router.get("/", summary="Whether it answers")(self._root)
         router.head("/", summary="Whether it answers")(self._root)
         return router
 
-    def guarded_routes(self) -> APIRouter:
+    def build_guarded(self) -> APIRouter:
         """Return all others."""
         router = APIRouter()
         router.get("/health", tags=["about"], summary="Whether it answers, to who has the key")(self._root)

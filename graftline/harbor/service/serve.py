@@ -146,7 +146,7 @@ def serve(
 
 
 @contextmanager
-def served(
+def serve_in_thread(
     settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
 ) -> Iterator[tuple[str, SecretStr]]:
     """Serve in a thread of this process for as long as the block runs, and yield the address and the key.

@@ -24,7 +24,7 @@ from graftline.core.errors import DataError
 from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
 from graftline.harbor.contract import MAX_TIMEOUT_S, HarborLimits, VerifierSettings
 from graftline.harbor.in_box.agents import NAMES
-from graftline.harbor.packager import omitted_files
+from graftline.harbor.packager import find_omitted_files
 from graftline.harbor.task_format.task_folder import (
     HarborTask,
     TaskFile,
@@ -253,7 +253,7 @@ def stage_tasks(
         task, inner = entry.task, "" if is_alone else f"tasks/{entry.task.id}"
         _write_task(entry, context / inner, verifier_context / inner)
         # a task without one of its files is another task
-        if lost := omitted_files(verifier_context, inner) or omitted_files(context, inner):
+        if lost := find_omitted_files(verifier_context, inner) or find_omitted_files(context, inner):
             needs = {**entry.for_agent.get("needs", {}), "dropped": ", ".join(lost[:_MOST_NAMED])}
             entry = replace(entry, for_agent={**entry.for_agent, "needs": needs})
             _write_task(entry, context / inner, verifier_context / inner)

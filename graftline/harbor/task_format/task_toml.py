@@ -216,7 +216,7 @@ def _with_tuples(value: Any) -> Any:
     """Return `value` with tuples for the lists outside of `metadata`: strict models convert nothing."""
     if isinstance(value, dict):
         return {key: item if key == "metadata" else _with_tuples(item) for key, item in value.items()}
-    return tuple(_with_tuples(each) for each in value) if isinstance(value, list) else value
+    return tuple(_with_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def _reason(fault: Any) -> str:

@@ -185,8 +185,8 @@ class CountingHub:
     def revision(self, name: str, dataset: Dataset) -> str:
         return self._hub.revision(name, dataset)
 
-    def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
-        return self._hub.observe(name, dataset, known)
+    def observe(self, name: str, dataset: Dataset, previous: Observation | None) -> Observation:
+        return self._hub.observe(name, dataset, previous)
 
     def is_upstream(self, name: str, dataset: Dataset) -> bool:
         return self._hub.is_upstream(name, dataset)

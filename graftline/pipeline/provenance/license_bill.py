@@ -145,7 +145,7 @@ def license_bill(paths: Paths, provenance: Provenance) -> LicenseBill:
     """
     rows = training_rows(paths, provenance)
     of_datasets, of_teachers = Counter(row.dataset for row in rows), Counter(row.teacher for row in rows)
-    parts = [part for node in provenance.ancestors.values() if (part := _part(node, of_datasets)) is not None]
+    parts = [part for node in provenance.nodes.values() if (part := _part(node, of_datasets)) is not None]
     parts += [_teacher(paths, name, count) for name, count in of_teachers.most_common() if name]
     record = provenance.record
     return LicenseBill(record.name, record.identity, record.written_at, len(rows), _packages(rows), parts)

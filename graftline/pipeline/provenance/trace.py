@@ -86,16 +86,16 @@ class Provenance:
     """None where its record is not here."""
     training_data: Mapping[Path, ArtifactRecord | None]
     """The files whose rows were trained on, by all runs on the way, each with the record of what it belongs to."""
-    ancestors: Mapping[str, ProvenanceNode]
+    nodes: Mapping[str, ProvenanceNode]
     """By key; the adapter is the first."""
 
     @property
     def faults(self) -> list[str]:
         """Return what is not as it was when it was used, one sentence each."""
         broken = (State.ALTERED, State.MISSING, State.UNRECORDED)
-        faults = [f"{node.key}: {node.fault}" for node in self.ancestors.values() if node.state in broken]
+        faults = [f"{node.key}: {node.fault}" for node in self.nodes.values() if node.state in broken]
         drifts = [
-            f"{node.key}: {up.name} {up.drift}" for node in self.ancestors.values() for up in node.parents if up.drift
+            f"{node.key}: {up.name} {up.drift}" for node in self.nodes.values() for up in node.parents if up.drift
         ]
         return faults + drifts
 
@@ -107,9 +107,9 @@ class Provenance:
                 "identity": node.identity, "facts": dict(node.facts),
                 "parents": [{"name": up.name, "key": up.key, "drift": up.drift} for up in node.parents],
             }
-            for node in self.ancestors.values()
+            for node in self.nodes.values()
         ]  # fmt: skip
-        return {"adapter": next(iter(self.ancestors)), "ancestors": shown, "faults": self.faults}
+        return {"adapter": next(iter(self.nodes)), "ancestors": shown, "faults": self.faults}
 
 
 def trace_provenance(paths: Paths, adapter: str) -> Provenance:
@@ -303,7 +303,7 @@ _BROKEN = (State.ALTERED, State.MISSING, State.UNRECORDED)
 def dot(provenance: Provenance) -> str:
     """Return the graph in the language of Graphviz; what is not as it was is red."""
     lines = ["digraph lineage {", "  rankdir=RL;", '  node [shape=box, fontname="sans-serif", fontsize=10];']
-    for number, node in enumerate(provenance.ancestors.values()):
+    for number, node in enumerate(provenance.nodes.values()):
         color = ", color=red" if node.state in _BROKEN else ""
         lines.append(f'  n{number} [label="{_dot_text(_label(node, chr(10)))}"{color}];')
     for child, parent, drift in _edges(provenance):
@@ -315,7 +315,7 @@ def dot(provenance: Provenance) -> str:
 def mermaid(provenance: Provenance) -> str:
     """Return the graph in the language of Mermaid; what is not as it was is red."""
     lines = ["flowchart RL"]
-    for number, node in enumerate(provenance.ancestors.values()):
+    for number, node in enumerate(provenance.nodes.values()):
         lines.append(
             f'    n{number}["{_mermaid_text(_label(node, chr(10)))}"]{":::broken" if node.state in _BROKEN else ""}'
         )
@@ -325,8 +325,8 @@ def mermaid(provenance: Provenance) -> str:
 
 
 def _edges(provenance: Provenance) -> Iterator[tuple[int, int, str]]:
-    numbers = {key: number for number, key in enumerate(provenance.ancestors)}
-    for key, node in provenance.ancestors.items():
+    numbers = {key: number for number, key in enumerate(provenance.nodes)}
+    for key, node in provenance.nodes.items():
         drifts: dict[int, str] = {}
         for parent in node.parents:
             number = numbers[parent.key]

@@ -68,11 +68,11 @@ def contest(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Bui
     with ExitStack() as stack:
         solvers = shared or Solvers(lineage, stack)
         inputs = {**_task_inputs(lineage, file), **solvers.inputs(file.contestants)}
-        contestants = {solver: solvers.settings(entry) for solver, entry in file.contestants.items()}
+        settings = {solver: solvers.settings(entry) for solver, entry in file.contestants.items()}
         config = {
             "tasks": [source.model_dump(mode="json") for source in file.tasks],
             "attempts": file.attempts,
-            "contestants": contestants,
+            "contestants": settings,
             **rewriter(lineage.manifest),
         }
         request = Request("evaluation", name, stage_code("contest"), inputs, config)
@@ -81,7 +81,7 @@ def contest(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Bui
 
         def make(partial: Path) -> Contents:
             cases = _cases(lineage, file)
-            attempts = list(_attempts(lineage, file, solvers, cases, known_attempts, partial, contestants))
+            attempts = list(_attempts(lineage, file, solvers, cases, known_attempts, partial, settings))
             contents = write_evaluation(partial, name, file, cases, attempts)
             return replace(contents, facts=solvers.facts(file.contestants))
 
@@ -167,10 +167,10 @@ def _attempts(
     is_here = lineage.manifest.sandbox.kind == "memory"
     with grading_workers(0 if is_here else default_workers(), lineage.manifest.sandbox) as grading:
         for name, entry in file.contestants.items():
-            with solvers.open(name, entry, file.attempts) as contestant:
+            with solvers.open(name, entry, file.attempts) as solver:
                 made_by = digest(settings[name])
                 yield from run_solver(
-                    name, contestant, cases, grading, file.attempts, journals, made_by, known_attempts, lineage.advance
+                    name, solver, cases, grading, file.attempts, journals, made_by, known_attempts, lineage.advance
                 )
 
 

@@ -113,18 +113,18 @@ def _attempts_request(lineage: Lineage, language: Language, split: Split) -> tup
 
 def _missing_jobs(lineage: Lineage, language: Language, split: Split) -> list[Job]:
     """Return the jobs of the attempts that `teacher_trajectories` would wait for."""
-    from graftline.pipeline.attempts import Partition, missing, stored  # as in `_sample`
+    from graftline.pipeline.attempts import Partition, load_stored_attempts, missing  # as in `_sample`
 
     folder = lineage.paths.attempts(language, split, lineage.ports.teacher.name)
     request, made_by = _attempts_request(lineage, language, split)
-    record = lineage._stored_record(folder)
+    record = lineage._find_record(folder)
     if record is not None:
         if not request.difference(record):
             return []
         lineage.pull(folder)
     partition = Partition(language, split, lineage.ports.teacher, made_by)
     tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
-    known_attempts = latest_by_key(read_shards(sealed_shards(folder))) | stored(lineage.paths, partition)
+    known_attempts = latest_by_key(read_shards(sealed_shards(folder))) | load_stored_attempts(lineage.paths, partition)
     return [
         assignment.job()
         for assignment in missing(tasks, partition, lineage.settings.trajectories.asking, known_attempts)

@@ -17,7 +17,7 @@ from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.in_box.agents import NAMES
-from graftline.harbor.service.serve import HarborSettings, served
+from graftline.harbor.service.serve import HarborSettings, serve_in_thread
 from tests.harbor_parts import KEY, service
 from tests.rollout_specs import has_cargo, on_local
 
@@ -115,7 +115,7 @@ def test_the_readme_followed_to_the_letter_earns_the_ceiling(
     checkout: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = HarborSettings(port=0, executor=LocalExecutorConfig(runs_own=True))
-    with served(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
+    with serve_in_thread(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
         monkeypatch.setenv("GRAFTLINE_HARBOR_URL", url)
         # one card of the five, for each is built anew
         type_commands_of_readme(checkout, "Without an agent", ("--seeds 5", "--seeds 1"))

@@ -11,7 +11,7 @@ import pytest
 from graftline.harbor.contract import VerifierSettings, counts
 from graftline.harbor.executors.base import BuildContext
 from graftline.harbor.in_box.needs import find_missing
-from graftline.harbor.packager import HarborPackager, omitted_files
+from graftline.harbor.packager import HarborPackager, find_omitted_files
 from graftline.harbor.task_format.importing import import_harbor_tasks
 from graftline.harbor.task_format.task_folder import HarborTask, needs_of, needs_of_solution, read_task, workdir_of
 from tests.rollout_specs import LIMITS, a_local, a_spec, never, on_local
@@ -248,7 +248,7 @@ def test_a_task_of_which_a_file_is_dropped_has_no_reward(tmp_path: Path, lost: s
     # what is said is what is packed
     packed = {*HarborPackager(spec).get_file_list()}
     written = {path.relative_to(spec.context_dir).as_posix() for path in spec.context_dir.rglob("*") if path.is_file()}
-    assert written - packed == {*omitted_files(spec.context_dir)}
+    assert written - packed == {*find_omitted_files(spec.context_dir)}
 
 
 @on_local

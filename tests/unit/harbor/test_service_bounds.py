@@ -15,7 +15,7 @@ from graftline.core.errors import ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.executors.base import MemoryExecutorConfig
 from graftline.harbor.leases import is_dead, new_owner
-from graftline.harbor.service.serve import HarborSettings, harbor_key, listen, served
+from graftline.harbor.service.serve import HarborSettings, harbor_key, listen, serve_in_thread
 from tests.harbor_parts import KEY, deployment, service
 
 AT = "/api/harbor/deployments"
@@ -73,7 +73,7 @@ def test_a_refusal_does_not_say_what_was_sent(sqlite_url: str) -> None:
 
 def test_the_service_is_served_with_a_key_of_its_own(tmp_path: Path) -> None:
     settings = HarborSettings(port=0, executor=MemoryExecutorConfig())
-    with served(settings, tmp_path, Secrets([])) as (url, key):
+    with serve_in_thread(settings, tmp_path, Secrets([])) as (url, key):
         answer = httpx.get(f"{url}{AT}", headers={"X-API-Key": key.get_secret_value()})
         assert answer.json()["deployments"] == []
     assert (tmp_path / "api_key").stat().st_mode & 0o777 == 0o600

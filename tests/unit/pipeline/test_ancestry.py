@@ -62,21 +62,21 @@ def adapted(_adapted: Path, tmp_path: Path) -> Paths:
 
 
 def states(of: Provenance) -> dict[str, str]:
-    return {key: str(one.state) for key, one in of.ancestors.items()}
+    return {key: str(one.state) for key, one in of.nodes.items()}
 
 
 def test_an_adapter_of_the_lineage_leads_back_to_the_raw_files(adapted: Paths) -> None:
     found = trace_provenance(adapted, "seen")
-    kinds = [one.kind for one in found.ancestors.values()]
+    kinds = [one.kind for one in found.nodes.values()]
     assert (kinds[0], found.faults) == ("trained_adapter", [])
     assert {*kinds} == {
         "trained_adapter", "sft_dataset", "run", "base_model", "prompt", "tasks", "teacher_trajectories",
         "splits", "synthetic_rules", "division", "normalized", "raw",
     }  # fmt: skip
     assert {*states(found).values()} == {State.SOUND, State.STATED}
-    raw = found.ancestors["data/raw/release_pairs/source"]
+    raw = found.nodes["data/raw/release_pairs/source"]
     assert (raw.facts["licence"], raw.facts["home"], raw.parents) == ("MIT", "data/samples", ())
-    [attempts] = [one for one in found.ancestors.values() if one.name == "python/train/induction"]
+    [attempts] = [one for one in found.nodes.values() if one.name == "python/train/induction"]
     assert (attempts.facts["teacher"], attempts.facts["verified"]) == ("induction", attempts.facts["rows"])
 
 
@@ -104,12 +104,12 @@ def test_an_unknown_adapter_is_refused_with_those_that_there_are(adapted: Paths)
 def test_an_adapter_of_an_exported_file_leads_back_as_well(adapted: Paths) -> None:
     found = trace_provenance(adapted, "exported")
     assert found.faults == []
-    assert [one.kind for one in found.ancestors.values()][:2] == ["adapter", "export"]
-    sft = found.ancestors["data/exports/sft.jsonl"]
+    assert [one.kind for one in found.nodes.values()][:2] == ["adapter", "export"]
+    sft = found.nodes["data/exports/sft.jsonl"]
     assert [up.name for up in sft.parents] == [
         "tasks.python.train", "teacher_trajectories.python.train.induction", "prompt",
     ]  # fmt: skip
-    assert "data/raw/release_pairs/source" in found.ancestors
+    assert "data/raw/release_pairs/source" in found.nodes
     rows = (adapted.root / "data/exports/sft.jsonl").read_text("utf-8").splitlines()
     assert len(training_rows(adapted, found)) == len(rows) == sft.facts["rows"]
 
@@ -168,7 +168,7 @@ def test_what_is_no_longer_as_it_was_is_told_and_walked_past(adapted: Paths, dam
     found = trace_provenance(adapted, "seen")
     assert [fault for fault in found.faults if fault.startswith(told)], found.faults
     # what is behind a damaged file is looked at all the same
-    assert ("data/division" in found.ancestors, "data/processed/python/train" in found.ancestors) == (True, True)
+    assert ("data/division" in found.nodes, "data/processed/python/train" in found.nodes) == (True, True)
 
 
 def test_a_file_without_a_record_or_with_that_of_another_is_told(adapted: Paths) -> None:
@@ -177,16 +177,16 @@ def test_a_file_without_a_record_or_with_that_of_another_is_told(adapted: Paths)
     told = trace_provenance(adapted, "exported").faults
     assert "data/exports/sft.jsonl: was altered after it was written" in told
     record_path(file).unlink()
-    one = trace_provenance(adapted, "exported").ancestors["data/exports/sft.jsonl"]
+    one = trace_provenance(adapted, "exported").nodes["data/exports/sft.jsonl"]
     assert (one.state, "has no record sft.jsonl.meta.json beside it" in one.fault) == (State.UNRECORDED, True)
     file.unlink()
-    assert trace_provenance(adapted, "exported").ancestors["data/exports/sft.jsonl"].state == State.MISSING
+    assert trace_provenance(adapted, "exported").nodes["data/exports/sft.jsonl"].state == State.MISSING
 
 
 def test_a_file_that_was_exported_again_is_not_the_one_that_was_trained_on(adapted: Paths) -> None:
     export(adapted, "sft", adapted.root / "data/exports/sft.jsonl", "large")
     found = trace_provenance(adapted, "exported")
-    assert found.ancestors["data/exports/sft.jsonl"].state == State.SOUND
+    assert found.nodes["data/exports/sft.jsonl"].state == State.SOUND
     [first, second] = found.faults
     assert first.startswith("models/adapters/memory/exported: dataset was replaced since: what is there now is ")
     assert second.startswith("run exported: dataset was replaced since: ")
@@ -199,10 +199,10 @@ def test_a_run_that_went_on_from_another_stands_on_what_that_one_was_trained_on(
     runs.write(first.model_copy(update={"run_id": "second", "config": config, "dataset": {}}))
     other_record(adapted.adapter("tiny"), config={**load_record(adapted.adapter("tiny")).config, "run_id": "second"})
     found = trace_provenance(adapted, "tiny")
-    assert [(up.name, up.key) for up in found.ancestors["run second"].parents] == [("start_from", "run exported")]
+    assert [(up.name, up.key) for up in found.nodes["run second"].parents] == [("start_from", "run exported")]
     assert sorted(path.name for path in found.training_data) == ["sft.jsonl", "train.jsonl"]
     runs.write(first.model_copy(update={"run_id": "second", "config": {**config, "start_from": "tinker://gone"}}))
-    [lost] = [one for one in trace_provenance(adapted, "tiny").ancestors.values() if one.kind == "checkpoint"]
+    [lost] = [one for one in trace_provenance(adapted, "tiny").nodes.values() if one.kind == "checkpoint"]
     assert (lost.state, lost.fault.partition(",")[0]) == (State.UNRECORDED, "is of no run that is recorded here")
 
 
@@ -237,7 +237,7 @@ def test_a_row_without_a_task_is_counted_as_unknown(adapted: Paths) -> None:
     write_recipe(adapted.root, "chats", None, dataset="data/chats.jsonl")
     trained(adapted.root, "chats", "chatted")
     found = trace_provenance(adapted, "chatted")
-    assert found.ancestors["data/chats.jsonl"].state == State.UNRECORDED
+    assert found.nodes["data/chats.jsonl"].state == State.UNRECORDED
     on = standing(training_rows(adapted, found))
     assert (on.rows, on.unknown, on.by["licence"]) == (3, 3, {"NOASSERTION": 3})
 
@@ -247,9 +247,9 @@ def test_drawings_have_every_ancestor_and_mark_what_changed(adapted: Paths) -> N
     found = trace_provenance(adapted, "seen")
     graph, chart = dot(found), mermaid(found)
     assert graph.startswith("digraph lineage {\n")
-    assert (graph.count("[label="), chart.count('"]')) == (len(found.ancestors), len(found.ancestors))
+    assert (graph.count("[label="), chart.count('"]')) == (len(found.nodes), len(found.nodes))
     assert ("tasks\\npython/train\\n" in graph, ", color=red];" in graph, '"]:::broken' in chart) == (True, True, True)
-    links = sum(len({up.key for up in one.parents}) for one in found.ancestors.values())
+    links = sum(len({up.key for up in one.parents}) for one in found.nodes.values())
     assert (graph.count(" -> "), chart.count(" --> ")) == (links, links)
 
 
