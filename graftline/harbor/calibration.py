@@ -9,15 +9,17 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.core.errors import ConfigError, RecordError
 from graftline.harbor.address import deployment_path
 from graftline.harbor.deployment_file import CalibrationRun, ConfiguredDeployment, calibration_run
-from graftline.harbor.rollout_batch import EndedRollout, run_rollouts
-from graftline.harbor.service_connection import ServiceConnection
+
+if TYPE_CHECKING:
+    from graftline.harbor.rollout_batch import EndedRollout
+    from graftline.harbor.service_connection import ServiceConnection
 
 FULL = 1.0
 """What a solution earns that is right."""
@@ -155,10 +157,10 @@ def _mean(values: list[float | None]) -> float | None:
 
 def calibrate(
     deployment: ConfiguredDeployment,
-    service: ServiceConnection,
+    service: "ServiceConnection",
     seeds: Sequence[int] | None = None,
     at_once: int = 8,
-    on_ended: Callable[[str, int, EndedRollout], None] = lambda agent, total, ended: None,
+    on_ended: Callable[[str, int, "EndedRollout"], None] = lambda agent, total, ended: None,
 ) -> Calibration:
     """Return the calibration of `deployment`, after it was written to its place.
 
@@ -173,6 +175,9 @@ def calibrate(
         ConfigError, DataError: the deployment cannot be made, or a seed stands for no task.
         HarborError: its build fails, or the service refuses a rollout.
     """
+    # brings the client, which nobody waits for who only loads the definitions
+    from graftline.harbor.rollout_batch import run_rollouts
+
     rewards: dict[str, dict[str, float | None]] = {}
     digests: list[str] = []
     for agent in AGENTS:
@@ -184,7 +189,7 @@ def calibrate(
         view = service.client.request("GET", deployment_path(ready.id))
         digests.append(str(view["digest"]))
 
-        def notify(rollout: EndedRollout, agent: str = agent, total: int = len(selected)) -> None:
+        def notify(rollout: "EndedRollout", agent: str = agent, total: int = len(selected)) -> None:
             on_ended(agent, total, rollout)
 
         rollouts = run_rollouts(service.deployment(ready.id), selected, run.policy, at_once, notify)

@@ -13,7 +13,6 @@ from graftline.core.parquet import write_parquet
 from graftline.core.processes import default_workers
 from graftline.core.record import ArtifactRecord, load_verified
 from graftline.datasets.splits import Split
-from graftline.pipeline.attempts import JobFeed
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import attempt_settings, has_examples
 from graftline.rollouts.collect import collect_with_retry
@@ -94,6 +93,8 @@ def feed_workers(lineage: Lineage) -> None:
     To be called once the tasks of all are made. Nothing changes where attempts are made in this process.
     """
     if lineage.ports.teacher.uses_feedback and lineage.manifest.queue.kind != "memory":
+        from graftline.pipeline.attempts import JobFeed  # as in `_sample`
+
         examples = has_examples(lineage.paths, lineage.manifest)
         lineage.feed = JobFeed(lineage.partitions(), partial(_missing_jobs, lineage), examples)
 

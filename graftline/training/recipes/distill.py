@@ -20,7 +20,6 @@ from pydantic import Field, model_validator
 from graftline.core.errors import DataError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.secrets import open_secrets
-from graftline.llm.client import Fault
 from graftline.llm.fleet import load_fleet
 from graftline.training.answers import SampledAnswer
 from graftline.training.datums import Tokenizer
@@ -213,6 +212,8 @@ class ActorTeacher:
                 await client.close()
 
     async def _ask(self, client: "ActorClient", name: str, sequence: Sequence[int]) -> list[float]:
+        from graftline.llm.client import Fault  # as in `_ask_all`
+
         body = {
             "model": self._fleet.called,
             "prompt": [*sequence],
