@@ -57,15 +57,33 @@ REPLACED = {
 }
 """No identifier has one of these in it; the field, or our glossary, says the other."""
 VERBS_IN_ED = frozenset(["seed", "feed", "need", "embed", "speed", "shed", "proceed", "exceed", "read"])
-ALLOWED: frozenset[str] = frozenset()
-"""Names that stand although they break a rule: they are of an interface that others wrote."""
+ALLOWED = frozenset(
+    # keys of configuration and of stored files, and attributes with their names
+    [
+        "of",
+        "kept",
+        "rest",
+        "contestant",
+        "contestants",
+        "keeper",
+        "keeper_started",
+        "ancestors",
+        "asked",
+        "made",
+        "found",
+        "wanted",
+    ]
+    # stages and folders, which have the names of their artifacts
+    + ["normalized"]
+)
+"""Names that stand although they break a rule, for others read them."""
+PREPOSITIONS = frozenset(["by", "within", "with", "from", "in", "of", "to", "at", "on", "for", "as"])
 
 
 def is_participle(name: str) -> bool:
-    """Return whether a function is named by what was done, and not by what it does."""
-    words = name.strip("_").split("_")
-    word = words[0] if len(words) > 1 else words[-1]
-    return word.endswith("ed") and word not in VERBS_IN_ED
+    """Return whether a function is named by what was done alone: `judged`, `named_by`; `required_words` says what there is."""
+    first, *more = name.strip("_").split("_")
+    return first.endswith("ed") and first not in VERBS_IN_ED and (not more or more[0] in PREPOSITIONS)
 
 
 def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -76,7 +94,9 @@ def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def offences(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield line, name and fault of every name in a file that breaks a rule."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    tree = ast.parse(path.read_text("utf-8"))
+    has_sides = any(isinstance(node, ast.Name) and node.id == "right" for node in ast.walk(tree))
+    for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name, lineno=line) | ast.AsyncFunctionDef(name=name, lineno=line):
                 if is_participle(name) and not is_property(node):
@@ -84,7 +104,8 @@ def offences(path: Path) -> Iterator[tuple[int, str, str]]:
             case ast.ClassDef(name=name, lineno=line):
                 pass
             case ast.Name(id=name, lineno=line, ctx=ast.Store()) | ast.arg(arg=name, lineno=line):
-                if name.strip("_") in PLACEHOLDERS:
+                # what stands to the left of something is what its name says
+                if name.strip("_") in PLACEHOLDERS and not (has_sides and name == "left"):
                     yield line, name, "says nothing of its value"
             case _:
                 continue

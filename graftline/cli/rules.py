@@ -263,11 +263,11 @@ def _read_rules(path: Path) -> "tuple[FileRule, ...]":
 
 
 def _open_search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
-    from graftline.codemod.history import ignored_by_git
+    from graftline.codemod.history import list_ignored_by_git
     from graftline.codemod.source_files import Search
     from graftline.datasets.language import language_of_path
 
-    ignored = (ignored_by_git(path) for path in paths if path.is_dir())
+    ignored = (list_ignored_by_git(path) for path in paths if path.is_dir())
     return Search(language_of_path, frozenset(rule.language for rule in rules), frozenset().union(*ignored))
 
 

@@ -69,7 +69,7 @@ class Change:
     @cached_property
     def new_nodes(self) -> list[list[Node]]:
         """For each site, the named nodes of the text after that lie within its new text."""
-        return [list(_named_within(self.after.root, site.new_start, site.new_end)) for site in self.sites]
+        return [list(_iterate_named(self.after.root, site.new_start, site.new_end)) for site in self.sites]
 
     @property
     def language(self) -> Language:
@@ -230,9 +230,9 @@ def _covering_child(node: Node, site: Site) -> Node | None:
     return None
 
 
-def _named_within(node: Node, start: int, end: int) -> Iterator[Node]:
+def _iterate_named(node: Node, start: int, end: int) -> Iterator[Node]:
     if node.is_named and start <= node.start and node.end <= end:
         yield node
     for child in node.children if node.end > start and node.start < end else ():
         if child.end > start and child.start < end:
-            yield from _named_within(child, start, end)
+            yield from _iterate_named(child, start, end)

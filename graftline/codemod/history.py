@@ -193,7 +193,7 @@ class History:
         return contents
 
 
-def ignored_by_git(folder: Path) -> frozenset[Path]:
+def list_ignored_by_git(folder: Path) -> frozenset[Path]:
     """Return the files and folders below `folder` that its repository ignores; none where there is no repository."""
     if shutil.which("git") is None:
         return frozenset()

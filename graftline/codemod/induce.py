@@ -289,7 +289,7 @@ def _make_step(
     ranked = _rank_with_background(sorted(holding, key=Trial.rank), change.language, config)
     chosen, literal, before = ranked[0][0], literal_cost(holding), change.before.text
     [result], [judgment] = chosen.results, chosen.judgments
-    others = [trial.score(hits, literal) for trial, hits in ranked[1 : 1 + _MAX_ALTERNATIVES]]
+    alternatives = [trial.score(hits, literal) for trial, hits in ranked[1 : 1 + _MAX_ALTERNATIVES]]
     cheapest = sorted(failed, key=lambda trial: (trial.candidate.cost, trial.candidate.action.model_dump_json()))
     # another way to the same program is no failure
     wrong = (trial for trial in cheapest if not _makes_target(change, trial.results[0]))
@@ -300,7 +300,7 @@ def _make_step(
         after=normalize_blank_lines(before, result),
         places=result.matches,
         sites_left=len(change.code_sites) - judgment.real,
-        alternatives=tuple(sorted(others, key=lambda other: other.variables)),
+        alternatives=tuple(sorted(alternatives, key=lambda other: other.variables)),
         rejected=tuple(_reject(before, trial) for trial in islice(wrong, _MAX_REJECTED)),
     )
 

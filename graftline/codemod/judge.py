@@ -90,14 +90,14 @@ def _explain_within(change: Change, match: Match, start: int, end: int) -> tuple
         return None
     # outside of the match or its two ends the text stays the same
     new = match.replacement[max(0, start - match.start) : len(match.replacement) - max(0, match.end - end)]
-    made = text[start : match.start] + new + text[match.end : end]
-    target = _normalize_piece(text, start, end, made)
+    rewritten = text[start : match.start] + new + text[match.end : end]
+    target = _normalize_piece(text, start, end, rewritten)
     for chosen in _subsets(inside):
         edited = apply_sites(text, [site for _, site in chosen], start, end)
         if chosen and _normalize_piece(text, start, end, edited) == target:
             fixed = {index for index, _ in chosen}
             tidy = apply_sites(text, [site for index, site in inside if site.is_blank or index in fixed], start, end)
-            return fixed, _LINE_ENDS.sub("", tidy) == _LINE_ENDS.sub("", made)
+            return fixed, _LINE_ENDS.sub("", tidy) == _LINE_ENDS.sub("", rewritten)
     return None
 
 

@@ -147,7 +147,7 @@ class BucketArtifacts:
 
         put_in_place(folder, record, fill)
 
-    def unused(self) -> Iterator[str]:
+    def find_unused(self) -> Iterator[str]:
         """Yield the names of objects that no record names; while nothing is published, they may be removed."""
         records = (
             self.record(name.removeprefix(_RECORDS).removesuffix(".json")) for name in self._objects.sizes(_RECORDS)

@@ -212,7 +212,7 @@ def _no_record(source: str, reason: str) -> RecordError:
 
 def _explain(error: ValidationError) -> str:
     """Return which field of a record is wrong, what it holds and what was expected, and how many others are wrong."""
-    first, *others = error.errors(include_url=False)
+    first, *further = error.errors(include_url=False)
     field, value = ".".join(map(str, first["loc"])), repr(first["input"])
     value = value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 1] + "…"
     match first["type"]:
@@ -226,4 +226,4 @@ def _explain(error: ValidationError) -> str:
             reason = f"field {field!r} is {value}: {first['msg'].lower()}"
     if field == "schema_version":
         reason += ", which is what this version of graftline reads"
-    return f"{reason}; {len(others)} more" if others else reason
+    return f"{reason}; {len(further)} more" if further else reason

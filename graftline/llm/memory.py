@@ -72,7 +72,7 @@ class MemoryChatModel:
                 scope.reschedule(now)
 
 
-def scripted(answers: Sequence[str]) -> Callable[[ChatRequest], Awaitable[str]]:
+def script_answers(answers: Sequence[str]) -> Callable[[ChatRequest], Awaitable[str]]:
     """Return what gives `answers` in their order, and then from the first one again."""
     following = itertools.cycle(answers)
 

@@ -9,7 +9,7 @@ from graftline.core.config import Config
 from graftline.core.secrets import Secrets
 from graftline.llm.base import ChatModel
 from graftline.llm.fleet import PoolSettings, load_fleet
-from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.memory import MemoryChatModel, script_answers
 
 
 class ActorsConfig(Config):
@@ -49,6 +49,6 @@ def open_chat_model(config: ChatModelConfig, configs: Path, secrets: Secrets) ->
             key = secrets.require(fleet.api_key, f"fleet {config.fleet!r}") if fleet.api_key else None
             return ActorPool(fleet, key, config.pool)
         case MemoryChatModelConfig():
-            return MemoryChatModel(scripted(config.answers))
+            return MemoryChatModel(script_answers(config.answers))
         case _:
             assert_never(config)

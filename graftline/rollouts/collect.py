@@ -317,8 +317,8 @@ def _reward_attempt(steps: Sequence[TrajectoryStep], ending: str) -> Reward:
     """
     if not steps:
         return Reward(value=0.0, cause=ending)
-    kept = [step for step in steps if step.is_kept]
-    return kept[-1].reward if kept and ending in ("max_failed", "max_steps") else steps[-1].reward
+    accepted = [step for step in steps if step.is_kept]
+    return accepted[-1].reward if accepted and ending in ("max_failed", "max_steps") else steps[-1].reward
 
 
 def _milliseconds_since(start: float) -> float:

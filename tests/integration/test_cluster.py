@@ -225,4 +225,4 @@ def test_the_work_was_done_by_more_than_one_worker(finished: dg.DagsterRun, clus
 
 def test_every_file_of_the_bucket_belongs_to_an_artifact(finished: dg.DagsterRun, cluster: Cluster) -> None:
     store: Any = cluster.store()
-    assert [*store.unused()] == []
+    assert [*store.find_unused()] == []

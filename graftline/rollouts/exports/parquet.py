@@ -122,14 +122,14 @@ def _total_cost(trajectory: Trajectory) -> dict[str, Any]:
 def _summarize_measures(trajectory: Trajectory) -> dict[str, Any]:
     steps = trajectory.path
     accepted = [step.parse_ok for step in steps]
-    kept = [step.progress for step in trajectory.steps if step.is_kept]
+    progress = [step.progress for step in trajectory.steps if step.is_kept]
     return {
         # one that is refused says it of all
         "parse_ok": False if False in accepted else _summarize(all, accepted),
         "format_ok": trajectory.format_ok,
         "level": str(trajectory.level),
         # that of the last text: the progress of a step that was not kept is not it
-        "progress": 1.0 if trajectory.is_verified else kept[-1] if kept else 0.0,
+        "progress": 1.0 if trajectory.is_verified else progress[-1] if progress else 0.0,
         "over_in": _summarize(sum, [step.false_positives for step in steps]),
         "over_out": _summarize(max, [step.background_matches for step in steps]),
         "idempotent": _summarize(all, [step.idempotent for step in steps]),

@@ -112,19 +112,19 @@ def merge(state: State, update: StateUpdate, limits: StateLimits = LIMITS) -> St
     are the same text; what is said again becomes the newest. Over the budget, what is older than `update` is summarized;
     an update that alone is over it is cut.
     """
-    given = cap_update(update.model_dump(exclude_none=True), limits)
-    merged = _join(state, given, limits)
+    changes = cap_update(update.model_dump(exclude_none=True), limits)
+    merged = _join(state, changes, limits)
     if not _note(state) and _fits(merged, limits.budget_tokens):
         return merged
     # once there is a note it takes the place of a text of the update, which then is looked at by itself
-    alone = _join(State(), given, limits)
+    alone = _join(State(), changes, limits)
     if not _fits(alone, limits.budget_tokens):
         alone = _without_note(_shorten(alone, limits.budget_tokens, limits.max_history, {}))
-        given = {name: getattr(alone, name) for name in given}
-        merged = _join(state, given, limits)
+        changes = {name: getattr(alone, name) for name in changes}
+        merged = _join(state, changes, limits)
     if _fits(merged, limits.budget_tokens):
         return merged
-    mentioned = {name: len(_texts_but_note(alone, name)) for name in given}
+    mentioned = {name: len(_texts_but_note(alone, name)) for name in changes}
     merged = _shorten(merged, limits.target_tokens, limits.max_history, mentioned)
     return merged if _fits(merged, limits.budget_tokens) else alone
 
@@ -140,10 +140,10 @@ def summarize_history(state: State, budget: int, max_history: int = MAX_HISTORY)
     return shorter if _fits(shorter, budget) else _without_note(shorter)
 
 
-def cap_update(given: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
+def cap_update(changes: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
     """Return the fields of an update as far as they count: long texts clipped, repeats once, the last of long lists."""
     fields: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in changes.items():
         if name == "next_focus":
             fields[name] = _clip(value, limits.max_text)
         # a list of nothing but blanks says nothing; an empty one says that there is nothing left
@@ -152,15 +152,15 @@ def cap_update(given: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
     return fields
 
 
-def _join(state: State, given: Mapping[str, Any], limits: StateLimits) -> State:
-    values = dict(given)
+def _join(state: State, changes: Mapping[str, Any], limits: StateLimits) -> State:
+    values = dict(changes)
     for name in _LOGS:
-        if name in given:
-            mentioned = {_key(text) for text in given[name]}
+        if name in changes:
+            mentioned = {_key(text) for text in changes[name]}
             earlier = [text for text in _texts_but_note(state, name) if _key(text) not in mentioned]
             note = _note(state) if name == "history" else ()
             room = _most(name, limits) - len(note)
-            values[name] = (*note, *[*earlier, *given[name]][-room:])
+            values[name] = (*note, *[*earlier, *changes[name]][-room:])
     return state.model_copy(update=values)
 
 
@@ -269,10 +269,12 @@ def state_update_of(tree: object, limits: StateLimits = LIMITS) -> StateUpdate:
     """
     if not isinstance(tree, Mapping):
         raise DataError(f"state update: expected an object with some of {', '.join(_FIELDS)}, got {_kind(tree)}")
-    given = {name: value for name, value in tree.items() if value is not None}
-    if faults := [fault for name, value in given.items() if (fault := _find_fault(name, value))]:
+    changes = {name: value for name, value in tree.items() if value is not None}
+    if faults := [fault for name, value in changes.items() if (fault := _find_fault(name, value))]:
         raise DataError(f"state update: {'; '.join(faults)}")
-    texts = {name: _clean(value) if name == "next_focus" else list(map(_clean, value)) for name, value in given.items()}
+    texts = {
+        name: _clean(value) if name == "next_focus" else list(map(_clean, value)) for name, value in changes.items()
+    }
     fields = cap_update(texts, limits)
     return StateUpdate.model_validate(
         {name: value if name == "next_focus" else [*value] for name, value in fields.items()}

@@ -58,7 +58,7 @@ def test_without_its_record_what_was_sent_is_not_there(store: BucketArtifacts, b
     published(store, tmp_path / "one", java="text")
     (bucket / f"records/{NAME}.json").unlink()
     assert (store.record(NAME), store.names("data")) == (None, [])
-    assert [*store.unused()] == [object_of("text")]
+    assert [*store.find_unused()] == [object_of("text")]
 
 
 def test_what_a_writer_killed_while_sending_had_made_is_not_made_again(store: BucketArtifacts, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graftline.astgrep.action import PatternAction
-from graftline.codemod.history import History, ignored_by_git
+from graftline.codemod.history import History, list_ignored_by_git
 from graftline.codemod.hunks import find_statement, split_into_hunks
 from graftline.codemod.mine import Journal, MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
 from graftline.codemod.rule_file import format_rules
@@ -142,7 +142,7 @@ def test_nothing_that_a_repository_says_is_run(repository: Path, tmp_path: Path)
         (repository / ".git" / "hooks" / hook).write_text(script.read_text("utf-8"), "utf-8")
         (repository / ".git" / "hooks" / hook).chmod(0o755)
     assert len(list(History.read(repository).changes(language_of_path, PYTHON))) == 2
-    assert ignored_by_git(repository) == frozenset()
+    assert list_ignored_by_git(repository) == frozenset()
     assert not (tmp_path / "ran").exists()
 
 

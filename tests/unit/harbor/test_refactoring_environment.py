@@ -32,7 +32,7 @@ from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.refusal import RequestError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import Task, validate_tasks
 from graftline.rollouts.teachers.answer import Answer, format_answer
@@ -89,7 +89,7 @@ def served(
     answers: Sequence[str], context_tokens: int = 4096
 ) -> Iterator[tuple[dict[str, ServedModel], list[ChatRequest]]]:
     """Yield a model that gives `answers`, opened under its name, and the list of what it is asked."""
-    model = MemoryChatModel(scripted(answers), name="tiny")
+    model = MemoryChatModel(script_answers(answers), name="tiny")
     prompt = load_prompt(Path(__file__).resolve().parents[3] / "configs", "small")
     with BlockingChatModel(model) as blocking:
         yield {"tiny": ServedModel(blocking, prompt, context_tokens)}, model.requests

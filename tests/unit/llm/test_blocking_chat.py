@@ -10,7 +10,7 @@ from graftline.core.errors import ActorError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import PoolSettings
-from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.llm.pool import ActorPool
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import IMPATIENT, fleet, question
@@ -90,5 +90,5 @@ def test_other_calls_of_the_model_run_in_its_loop(server: ProtocolServer) -> Non
 
 
 def test_it_is_called_as_its_model() -> None:
-    with BlockingChatModel(MemoryChatModel(scripted(["yes"]))) as model:
+    with BlockingChatModel(MemoryChatModel(script_answers(["yes"]))) as model:
         assert model.name == "memory"

@@ -11,7 +11,7 @@ from graftline.core.errors import ActorError, ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.llm.base import ChatRequest
 from graftline.llm.fleet import Fleet
-from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.llm.open import ActorsConfig, MemoryChatModelConfig, open_chat_model
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import question
@@ -101,7 +101,7 @@ def test_an_answer_in_memory_takes_as_long_as_it_takes_and_no_longer_than_asked(
 
 
 def test_scripts_are_told_apart_by_their_own_count() -> None:
-    first, second = scripted(["a", "b"]), scripted(["a", "b"])
+    first, second = script_answers(["a", "b"]), script_answers(["a", "b"])
 
     async def run() -> list[str]:
         return [await first(question()), await second(question()), await first(question())]

@@ -10,7 +10,7 @@ from graftline.core.errors import ConfigError
 from graftline.core.secrets import open_secrets
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.prompts.proposers import (
     EXAMPLES,
     MISTAKES,
@@ -37,7 +37,7 @@ def proposer(request: pytest.FixtureRequest) -> Iterator[Proposer]:
     if request.param == "offline":
         yield OfflineProposer()
         return
-    with BlockingChatModel(MemoryChatModel(scripted(("```\nRewrite all of the code.\n```",)))) as model:
+    with BlockingChatModel(MemoryChatModel(script_answers(("```\nRewrite all of the code.\n```",)))) as model:
         yield ModelProposer(model, GepaTable())
 
 
@@ -83,7 +83,7 @@ class Kept:
     """Keeps what a model was asked."""
 
     def __init__(self, answer: str) -> None:
-        self.model = MemoryChatModel(scripted((answer,)))
+        self.model = MemoryChatModel(script_answers((answer,)))
 
     @property
     def requests(self) -> list[ChatRequest]:
@@ -108,7 +108,7 @@ def test_a_model_reads_the_worst_first_and_is_told_what_has_to_stay() -> None:
 
 def test_a_metaprompt_without_its_places_is_refused() -> None:
     with (
-        BlockingChatModel(MemoryChatModel(scripted(("x",)))) as model,
+        BlockingChatModel(MemoryChatModel(script_answers(("x",)))) as model,
         pytest.raises(ConfigError, match="lacks <side_info>"),
     ):
         ModelProposer(model, GepaTable(metaprompt="Better than <curr_param>."))
@@ -122,7 +122,7 @@ def test_a_configuration_opens_the_proposer_it_names(tmp_path: Path) -> None:
             return found.name
 
     table = ProposerTable(base_url="http://127.0.0.1:1/v1", model="m", api_key="KEY")
-    with BlockingChatModel(MemoryChatModel(scripted(("x",)))) as model:
+    with BlockingChatModel(MemoryChatModel(script_answers(("x",)))) as model:
         assert name(GepaTable(proposer_type="offline"), model) == "offline"
         assert name(GepaTable(), model) == f"gepa/{model.name}"
     assert name(GepaTable()) == "offline"

@@ -13,7 +13,7 @@ from graftline.astgrep.action import PatternAction
 from graftline.core.errors import ActorError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
@@ -54,7 +54,7 @@ def asked(
     prompt: Prompt, answers: Sequence[str], context_tokens: int = 4096, examples: Examples | None = None
 ) -> Iterator[tuple[OpenAITeacher, list[ChatRequest]]]:
     """Yield a teacher whose model gives `answers`, and the list of what it is asked."""
-    model = MemoryChatModel(scripted(answers), name="tiny")
+    model = MemoryChatModel(script_answers(answers), name="tiny")
     with BlockingChatModel(model) as blocking:
         yield OpenAITeacher(blocking, prompt, context_tokens, examples), model.requests
 
@@ -93,7 +93,7 @@ def test_an_answer_without_a_step_is_unreadable_with_its_reason(prompt: Prompt) 
 
 
 def test_a_model_that_cannot_be_reached_is_an_error(prompt: Prompt) -> None:
-    blocking = BlockingChatModel(MemoryChatModel(scripted([RIGHT])))
+    blocking = BlockingChatModel(MemoryChatModel(script_answers([RIGHT])))
     blocking.close()
     with pytest.raises(ActorError, match="is closed"):
         OpenAITeacher(blocking, prompt, 4096).propose(TASK, TASK.before, State())
