@@ -58,9 +58,10 @@ test: install ## Run every test that needs nothing but the checkout, a small lan
 	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 
-check: install ## Lint, types, import floors
+check: install ## Lint, words, types, import floors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python .ci/words.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 

@@ -80,8 +80,8 @@ def test_the_last_checkpoint_of_a_run_that_is_done_never_expires(followed: Follo
 def test_a_run_goes_on_from_the_adapter_on_disk_where_its_checkpoint_has_expired(followed: Followed) -> None:
     followed.expire(followed.first.checkpoints[-1].path)
     with pytest.raises(TrainingError, match="the checkpoint that this run starts from is not there any more"):
-        followed.train(followed.resolved())
-    config = followed.resolved(followed.server.root)
+        followed.train(followed.resolve_checkpoints())
+    config = followed.resolve_checkpoints(followed.server.root)
     assert config.start_from == followed.first.checkpoints[-1].path
     assert followed.train(config).base_held_out_loss == pytest.approx(followed.first.held_out_loss, abs=1e-5)
 
@@ -89,8 +89,8 @@ def test_a_run_goes_on_from_the_adapter_on_disk_where_its_checkpoint_has_expired
 def test_a_run_goes_on_from_an_adapter_of_another_machine(followed: Followed) -> None:
     followed.runs.path(followed.first.run_id).unlink()
     with pytest.raises(ConfigError, match="the checkpoint that the adapter of 'tiny' was made of is not known"):
-        followed.resolved()
-    config = followed.resolved(followed.server.root)
+        followed.resolve_checkpoints()
+    config = followed.resolve_checkpoints(followed.server.root)
     assert config.start_from.startswith("tinker://tiny-")
     assert followed.train(config).base_held_out_loss == pytest.approx(followed.first.held_out_loss, abs=1e-5)
 
@@ -117,4 +117,4 @@ def test_an_adapter_that_another_backend_made_is_not_gone_on_from(followed: Foll
 
     build(followed.adapter, Request("trained_adapter", "tiny", "2", {}, {"run_id": followed.first.run_id}), foreign)
     with pytest.raises(ConfigError, match=r"was not trained by a backend of this machine \(it has no facts.json\)"):
-        followed.resolved(followed.server.root)
+        followed.resolve_checkpoints(followed.server.root)
