@@ -725,9 +725,10 @@ def started(*arguments: str | Path) -> tuple[int, str]:
 def test_a_second_server_on_the_same_folder_is_refused(server: StartedServer, model_folder: Path) -> None:
     code, said = started("--folder", model_folder, "--root", server.root, "--port", "0")
 
-    assert (code, said) == (
-        1, f"error: {server.root}: another server has its checkpoints there; stop it, or name another folder",
-    )  # fmt: skip
+    assert code == 1
+    assert said.endswith(
+        f"error: {server.root}: another server has its checkpoints there; stop it, or name another folder"
+    )
 
 
 def test_a_port_that_is_taken_is_refused(server: StartedServer, model_folder: Path, tmp_path: Path) -> None:
@@ -735,9 +736,8 @@ def test_a_port_that_is_taken_is_refused(server: StartedServer, model_folder: Pa
 
     code, said = started("--folder", model_folder, "--root", tmp_path, "--port", port)
 
-    assert (code, said) == (
-        1, f"error: port {port} of 127.0.0.1 cannot be had (Address already in use); name another",
-    )  # fmt: skip
+    assert code == 1
+    assert said.endswith(f"error: port {port} of 127.0.0.1 cannot be had (Address already in use); name another")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.org"])
