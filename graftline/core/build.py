@@ -107,7 +107,7 @@ def build(
     Raises:
         RecordError: `folder` holds files without a record, which nothing of ours leaves behind.
     """
-    with _lock(folder.parent):
+    with lock_folder(folder.parent):
         partial, old = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}"), _old(folder)
         if (partial / RECORD_NAME).exists() and not _find_reason(partial, request):
             _publish(partial, folder)  # a writer was killed after it wrote the record
@@ -134,7 +134,7 @@ def put_in_place(folder: Path, record: ArtifactRecord, fill: Callable[[Path], No
     Raises:
         RecordError: what `fill` wrote are not the files of the record.
     """
-    with _lock(folder.parent):
+    with lock_folder(folder.parent):
         partial = folder.with_name(f".{folder.name}.partial-{record.identity[:12]}-fetched")
         partial.mkdir(parents=True, exist_ok=True)
         (partial / RECORD_NAME).unlink(missing_ok=True)
@@ -154,8 +154,8 @@ def _compare_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Wait until no other process builds in `folder`: two that make one artifact would write into one another."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Wait until no other process has `folder` locked, and lock it: two that make one artifact would write into one another."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:

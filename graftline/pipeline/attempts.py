@@ -1,7 +1,7 @@
 """Attempts of a teacher that asks a language model: many at a time, in this process or by the workers of a queue.
 
 What was attempted before is not attempted again: it cost tokens. It stands in the shards of the workers
-(`runtime.actor_loop`), whoever they were, and whether or not the run they worked for came to its end.
+(`pipeline.worker_loop`), whoever they were, and whether or not the run they worked for came to its end.
 """
 
 import logging

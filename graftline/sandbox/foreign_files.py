@@ -1,7 +1,7 @@
 """Files below a folder that somebody else has filled: listed, read and written.
 
 The folder is entered name by name from an open one, so that no symbolic link is followed, whenever it is put there; only
-regular files with one name are opened, as many of them as the limits allow. See `inside.removal` for removing it.
+regular files with one name are opened, as many of them as the limits allow. See `inside.files` for removing it.
 """
 
 import errno

@@ -5,7 +5,6 @@ Each has a supervisor (`graftline.llm.servers.supervisor`), which outlives the t
 """
 
 import errno
-import fcntl
 import json
 import os
 import select
@@ -14,9 +13,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Literal
 
 from pydantic import SecretStr
 
+from graftline.core.build import lock_folder
 from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import ActorError, ConfigError
 from graftline.core.paths import Paths
@@ -98,7 +98,8 @@ def up(
     named = environment.get(VLLM_VARIABLE)
     cores = sorted(os.sched_getaffinity(0))
     machine = Machine(Path(sys.executable), Path(named).absolute() if named else None, cores, paths.root.absolute())
-    with _lock_fleet(state_folder(paths, name)):
+    # nobody else starts or stops actors of this fleet meanwhile
+    with lock_folder(state_folder(paths, name)):
         states = {actor: read_state(state_path(paths, name, actor.name)) for actor in actors}
         missing = [actor for actor, state in states.items() if state is None or not runs_here(state)]
         launches = {actor: launch_of(fleet, actor, weights, machine) for actor in missing}
@@ -121,7 +122,7 @@ def down(paths: Paths, name: str) -> dict[str, Stopped]:
     folder = state_folder(paths, name)
     if not folder.is_dir():
         return {}
-    with _lock_fleet(folder):
+    with lock_folder(folder):
         return _end(*sorted(folder.glob("*.json")))
 
 
@@ -300,18 +301,6 @@ def _tail(log: Path) -> str:
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - _SHOWN_BYTES))
         return "\n".join(stream.read().decode("utf-8", "replace").splitlines()[-_SHOWN_LINES:])
-
-
-@contextmanager
-def _lock_fleet(folder: Path) -> Iterator[None]:
-    """Wait until nobody else starts or stops actors of this fleet."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 HEALTH = "/health"

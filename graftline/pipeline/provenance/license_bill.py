@@ -2,7 +2,7 @@
 
 Covered: what is recorded or configured of rows, datasets, the base model and teachers. Not covered: whether an adapter is a
 derived work of what it was trained on, which nobody here can say. A licence that is not known is told as such, never left
-out. Not here: the document for other programs (`runtime.licence_document`).
+out. Not here: the document for other programs (`pipeline.provenance.license_document`).
 """
 
 from collections import Counter

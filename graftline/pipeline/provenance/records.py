@@ -1,7 +1,7 @@
 """What the inputs of a record are: the folder or file that each name stands for, and which of its files are meant.
 
 Records hold names and identities alone, so that a root can be moved. Which name stands for what is decided by the stages
-(`runtime.stages`, `runtime.exporting`); here it is read back.
+(`pipeline.stages`, `pipeline.exports`); here it is read back.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
 """Everything an adapter came from, by walking records: adapter, run, training data, attempts, tasks, splits, datasets.
 
 Every record on the way is read, and the files it names are read again: what is no longer what was used is told, and the
-walk goes on behind it. Not here: the single rows (`runtime.ancestor_rows`), their licences (`runtime.license_bill`), and
-what is shown (`lineage_cli`).
+walk goes on behind it. Not here: the single rows (`pipeline.provenance.rows`), their licences
+(`pipeline.provenance.license_bill`), and what is shown (`cli.pipeline`).
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Rows of the formats that are made of chats: `sft`, `dpo`, `rl` and `srl`.
 
 Where a language model was asked, the chat is the one that was sent. Where none was, it is made by the same templates
-(`teachers.prompt`), with all that an agent would have in front of it: the steps before, and the actions that this teacher
+(`rollouts.teachers.prompt`), with all that an agent would have in front of it: the steps before, and the actions that this teacher
 tried and was told to be wrong. No row is made of what is not known: a step whose reward is missing says nothing, and is
 neither right nor wrong.
 """

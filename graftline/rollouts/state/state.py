@@ -1,6 +1,7 @@
 """What an agent carries from step to step, capped so that it fits into a prompt.
 
-What is kept of it on disk is in `store.py`; how the answer of a model becomes a `StateUpdate`, in `updates.py`.
+What is kept of it on disk is in `store.py`; the answer of a model becomes a `StateUpdate` by
+`state_update_of`.
 """
 
 import re

@@ -37,7 +37,7 @@ class Generation(BaseModel):
     messages: tuple[Message, ...]
     """The whole chat, as it was sent."""
     prompt_digest: str
-    """Of the templates, the settings and the examples that the chat was made from (`teachers.prompt`)."""
+    """Of the templates, the settings and the examples that the chat was made from (`rollouts.teachers.prompt`)."""
     text: str
     """The answer, as it came."""
     finish_reason: str

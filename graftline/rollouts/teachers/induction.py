@@ -1,6 +1,6 @@
 """Teachers that see the target: `induction`, verified steps by rule induction, and `memory`, the gold actions.
 
-What the induction teacher thinks aloud is made of a `StepView` (`teachers.thoughts`), which has the instruction, the text as
+What the induction teacher thinks aloud is made of a `StepView` (`rollouts.teachers.thoughts`), which has the instruction, the text as
 it is and what sandbox and critic answered, so that a model trained on it learns no guessing. What remains privileged is the
 choice of the place and of the action, and whether there is more to do.
 """
