@@ -66,7 +66,6 @@ ALLOWED = {
     "graftline/evals/metrics.py": {"contestant", "of"},
     "graftline/evals/sources.py": {"of"},
     "graftline/llm/servers/supervisor.py": {"keeper", "keeper_started"},
-    "graftline/pipeline/dataset_views/samples.py": {"where"},
     "graftline/pipeline/deployed_adapter.py": {"found"},
     "graftline/pipeline/evaluation_checks.py": {"found", "wanted"},
     "graftline/pipeline/summary.py": {"made"},

@@ -5,7 +5,7 @@ What they print is worked out by `graftline.pipeline.dataset_views`, `graftline.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.datasets.catalog import Catalog
     from graftline.pipeline.dataset_views.build import BuildReport
-    from graftline.pipeline.dataset_views.samples import SampledEdit
 
 
 def names_argument(command: CommandT) -> CommandT:
@@ -48,15 +47,14 @@ def partition_options(command: CommandT) -> CommandT:
 @pass_paths
 def list_(paths: "Paths", as_json: bool) -> None:
     """List the datasets of the catalog: where they live, on what terms, and what is stored of each."""
-    from graftline.pipeline.dataset_views.listing import entries
-    from graftline.pipeline.dataset_views.tables import listing_table
+    from graftline.pipeline.dataset_views.listing import entries, listing_table
 
     datasets = entries(paths, os.environ)
     if as_json:
-        print_json({"datasets": [asdict(dataset) for dataset in datasets]})
+        print_json({"datasets": datasets})
         return
     print_table(*listing_table(datasets))
-    fail_with(dataset.fault for dataset in datasets if dataset.fault)
+    fail_with(dataset["fault"] for dataset in datasets if dataset["fault"])
 
 
 @click.command()
@@ -111,11 +109,11 @@ def split(paths: "Paths", language: str | None, part: str | None, manifest: Mani
 def stats(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
     """Count edits by language and split, their tokens and licences, and what was left out why."""
     from graftline.pipeline.dataset_views.stats import stats as count_datasets
-    from graftline.pipeline.dataset_views.tables import stats_tables
+    from graftline.pipeline.dataset_views.stats import stats_tables
 
     datasets = count_datasets(paths, _load_catalog(paths), names)
     if as_json:
-        print_json({"datasets": [asdict(dataset) for dataset in datasets]})
+        print_json({"datasets": datasets})
         return
     for title, columns, rows in stats_tables(datasets):
         if rows:
@@ -128,15 +126,15 @@ def stats(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
 @pass_paths
 def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
     """Read every stored file of datasets, of the division and of the splits: is it what its record and its pin say?"""
-    from graftline.pipeline.dataset_views.tables import verification_table
+    from graftline.pipeline.dataset_views.verification import verification_table
     from graftline.pipeline.dataset_views.verification import verify as verify_datasets
 
     verification = verify_datasets(paths, _load_catalog(paths), names)
     if as_json:
-        print_json(verification.as_dict())
+        print_json(verification)
     else:
-        print_table(*verification_table(verification))
-    fail_with(verification.faults)
+        print_table(*verification_table(verification["findings"]))
+    fail_with(verification["faults"])
 
 
 @click.command()
@@ -152,8 +150,7 @@ def sample(
     drops: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show some edits of a dataset as diffs, of all in use if none is named, or some of what was left out."""
-    from graftline.pipeline.dataset_views.samples import sample_drops, sample_edits
-    from graftline.pipeline.dataset_views.tables import drops_table
+    from graftline.pipeline.dataset_views.samples import drops_table, sample_drops, sample_edits
 
     names = (name,) if name else ()
     if drops is None:
@@ -172,17 +169,25 @@ def sample(
 @pass_paths
 def export_dvc(paths: "Paths", remote: str | None, as_json: bool) -> None:
     """Copy the artifacts to a DVC remote, and write a .dvc file beside each."""
+    from rich.filesize import decimal
+
     from graftline.core.progress import progress_bars
     from graftline.datasets.dvc import export_dvc as export
     from graftline.datasets.governance import load_governance
-    from graftline.pipeline.dataset_views.tables import export_table
 
     with progress_bars() as bars:
         result = export(paths, remote or load_governance(paths).dvc.remote, bars)
     if as_json:
         print_json(asdict(result))
     else:
-        print_table(*export_table(result))
+        rows = [
+            (
+                artifact.folder, str(artifact.files), decimal(artifact.size_bytes), str(artifact.copied),
+                "yes" if artifact.is_changed else "no",
+            )
+            for artifact in result.artifacts
+        ]  # fmt: skip
+        print_table(f"In {result.remote}", ["folder", "files", "size", "copied objects", ".dvc changed"], rows)
     fail_with(result.refused)
 
 
@@ -214,12 +219,10 @@ def _load_catalog(paths: "Paths") -> "Catalog":
 
 
 def _print_making(making: "BuildReport", paths: "Paths", as_json: bool) -> None:
-    from graftline.pipeline.dataset_views.tables import build_table
-
     if as_json:
         print_json(making.as_dict(paths))
     elif making.built:
-        print_table(*build_table(making))
+        print_table(*making.table())
     for warning in making.warnings():
         click.echo(f"warning: {warning}", err=True)
     fail_with(making.faults)
@@ -227,18 +230,19 @@ def _print_making(making: "BuildReport", paths: "Paths", as_json: bool) -> None:
 
 def _print_sample(kind: str, rows: Sequence[Any], show: Callable[[Sequence[Any]], None], as_json: bool) -> None:
     if as_json:
-        print_json({kind: [asdict(row) for row in rows]})
+        print_json({kind: rows})
     elif rows:
         show(rows)
     else:
         click.echo(f"There are no such {kind}.")
 
 
-def _print_edits(edits: Sequence["SampledEdit"]) -> None:
-    from graftline.core.text_diff import escape_controls
+def _print_edits(edits: Sequence[Mapping[str, Any]]) -> None:
+    from graftline.core.text_diff import escape_controls, unified_diff
 
     for edit in edits:
-        place = "/".join(filter(None, (edit.language, edit.split)))
-        lines = [(escape_controls(f"{edit.id}  {place}  {edit.licence}  {edit.origin}"), "bold")]
-        lines += [(line, "italic") for line in escape_controls(edit.instruction).split("\n")]
-        print_lines([*lines, *style_diff(edit.diff()), ("", "")])
+        place = "/".join(filter(None, (edit["language"], edit["split"])))
+        lines = [(escape_controls(f"{edit['id']}  {place}  {edit['licence']}  {edit['origin']}"), "bold")]
+        lines += [(line, "italic") for line in escape_controls(edit["instruction"]).split("\n")]
+        diff = [escape_controls(line[:-1]) for line in unified_diff(edit["pre"], edit["post"], "before", "after")]
+        print_lines([*lines, *style_diff(diff), ("", "")])

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
@@ -42,12 +43,18 @@ def number_of_rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> int:
 
 
 def fetch_usable_rows(
-    hub: DatasetHub, name: str, dataset: Dataset, file: DatasetFile, target: Path, max_line_bytes: int
+    hub: DatasetHub,
+    name: str,
+    dataset: Dataset,
+    file: DatasetFile,
+    target: Path,
+    max_line_bytes: int,
+    advance: Callable[[int], None] = lambda size_bytes: None,
 ) -> tuple[Download, dict[str, int]]:
     """Read `file` from its source as it comes, keep the rows its reader can use in `target`, and return their counts.
 
     The rows are kept as they are, byte for byte; what is left out is counted by reason. A file that was read to its end
-    by a killed call is not read again.
+    by a killed call is not read again. `advance` is called with how much of it was read.
 
     Raises:
         DataError: the file is no JSON lines.
@@ -67,7 +74,7 @@ def fetch_usable_rows(
     with partial.open("wb") as raw, hub.stream(name, dataset, file) as stream:
         # without a name and a time, so that equal rows give equal bytes
         output = gzip.GzipFile("", "wb", 6, raw, mtime=0) if packed else raw
-        counted = _CountedStream(stream)
+        counted = _CountedStream(stream, advance)
         for row in lines_of(counted, file.path, max_line_bytes):
             counts["rows_in"] += 1
             content = parse_row(row.content) if isinstance(row.content, bytes) else row.content
@@ -95,12 +102,13 @@ def fetch_usable_rows(
 class _CountedStream:
     """What is read of a stream, with its size and checksum."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[bytes], advance: Callable[[int], None]) -> None:
+        self._stream, self._advance = stream, advance
         self.sha256, self.size_bytes = hashlib.sha256(), 0
 
     def read(self, size: int, /) -> bytes:
         content = self._stream.read(size)
         self.sha256.update(content)
         self.size_bytes += len(content)
+        self._advance(self.size_bytes)
         return content

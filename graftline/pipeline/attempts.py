@@ -66,11 +66,7 @@ class JobFeed:
             self._pending.remove(place)
 
     def put(self, queue: JobQueue) -> None:
-        """Put as many jobs as there are, and as there is room for.
-
-        Raises:
-            QueueError: the queue cannot be reached.
-        """
+        """Put as many jobs as there are, and as there is room for."""
         while True:
             if self._waiting:
                 self._waiting = self._waiting[queue.put(self._waiting) :]
@@ -116,9 +112,6 @@ def ask(
     Args:
         queue: That of this process has threads of it make them; with any other, workers do.
         feed: What is put into the queue of workers after these attempts.
-
-    Raises:
-        BoundaryError: attempts could not be made; those that could are stored.
     """
     asking = settings.asking
 
@@ -190,9 +183,6 @@ def make_here(
 
     Args:
         rules: How often an attempt is tried that could not be made, and after which pause.
-
-    Raises:
-        ActorError: attempts could not be made; those that could are stored.
     """
     queue = MemoryJobQueue(rules.model_copy(update={"max_waiting": max(rules.max_waiting, len(assignments))}))
     asking, stop, done = settings.asking, StopRequest(), 0
@@ -235,12 +225,7 @@ def wait_for_workers(
     feed: JobFeed | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Put `assignments` into `queue`, then what `feed` has, and wait until workers made all that `is_missing` says is left.
-
-    Raises:
-        ActorError: attempts became dead letters.
-        QueueError: the queue cannot be reached.
-    """
+    """Put `assignments` into `queue`, then what `feed` has, and wait until workers made all that `is_missing` says is left."""
     waiting = [assignment.job() for assignment in assignments]
     reminded = time.monotonic()
     while True:
@@ -273,11 +258,7 @@ def _folder(paths: Paths, partition: Partition) -> Path:
 
 
 def refresh_examples(paths: Paths, examples: Examples) -> bool:
-    """Bring `examples` up to date with what is stored; return whether anything was to be done.
-
-    Raises:
-        RecordError: an artifact is not what it was when it was written, or the store cannot be used.
-    """
+    """Bring `examples` up to date with what is stored; return whether anything was to be done."""
     raw = paths.data / "trajectories" / "raw"
     folders = sorted(path.parent for path in raw.glob(f"*/train/[!.]*/{RECORD_NAME}"))
     if not folders:

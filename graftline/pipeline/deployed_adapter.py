@@ -43,11 +43,7 @@ class Deployed:
 
 
 def deploy(lineage: Lineage, adapter: str) -> Deployed:
-    """Record that the adapter of a recipe is the one that is deployed, and return the record.
-
-    Raises:
-        RecordError: there is no such adapter, or it was altered.
-    """
+    """Record that the adapter of a recipe is the one that is deployed, and return the record."""
     record = lineage.read_input(lineage.paths.adapter(adapter), "trained_adapter")
     config = {"adapter": adapter, "run_id": str(record.config.get("run_id", ""))}
     request = Request(KIND, KIND, _CODE_VERSION, {_ADAPTER: record.identity}, config)
@@ -55,12 +51,7 @@ def deploy(lineage: Lineage, adapter: str) -> Deployed:
 
 
 def read_deployed(lineage: Lineage) -> Deployed | None:
-    """Return what is recorded; None where nothing was deployed yet.
-
-    Raises:
-        RecordError: it cannot be read.
-        BoundaryError: the store of artifacts failed.
-    """
+    """Return what is recorded; None where nothing was deployed yet."""
     folder = lineage.paths.deployed_adapter
     lineage.pull(folder)
     if not folder.exists():

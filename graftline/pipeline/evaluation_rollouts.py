@@ -123,11 +123,7 @@ class Rollouts:
     def _run(
         self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], label: str, budget: EvaluationBudget
     ) -> EvalResult:
-        """Return how an evaluation by the service ended.
-
-        Raises:
-            HarborError: the service is not to be had, or the evaluation as a whole failed.
-        """
+        """Return how an evaluation by the service ended."""
         # loads the client of the service, which whoever only wants to know the assets need not wait for
         from graftline.evals.job import EvalBudget, EvalJobConfig, ServiceRun
         from graftline.harbor import event_loop

@@ -67,10 +67,6 @@ def export(
         languages: Those of these languages alone; of all where it is None.
         teachers: Those of these teachers alone; of all where it is None.
         clock: What the record is stamped with.
-
-    Raises:
-        ConfigError: there is no such prompt.
-        RecordError: nothing is stored, or something is not what it was when it was written, or is replaced meanwhile.
     """
     chosen_languages = None if languages is None else sorted(set(languages))
     chosen_teachers = None if teachers is None else sorted(set(teachers))
@@ -130,11 +126,7 @@ def _folders(paths: Paths, split: Split, languages: Iterable[Language] | None) -
 def read_stored_attempts(
     paths: Paths, split: Split, languages: Iterable[Language] | None = None
 ) -> Iterator[Trajectory]:
-    """Yield the attempts of one split that count, of all teachers, by language and task.
-
-    Raises:
-        RecordError: as `export`.
-    """
+    """Yield the attempts of one split that count, of all teachers, by language and task."""
     chosen = None if languages is None else sorted(set(languages))
     folders = _folders(paths, split, chosen)
     if not folders:
@@ -192,11 +184,7 @@ def write_export_record(
 
 
 def read_export_record(file: Path) -> ArtifactRecord:
-    """Return the record of an exported file, without looking at the file.
-
-    Raises:
-        RecordError: there is none, or it is not a record, or its identity is not that of its content.
-    """
+    """Return the record of an exported file, without looking at the file."""
     path = record_path(file)
     try:
         record = ArtifactRecord.model_validate_json(path.read_bytes())

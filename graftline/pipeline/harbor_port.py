@@ -96,11 +96,7 @@ class HarborService:
 
 
 def place_of(config: HarborPortConfig) -> str:
-    """Return what records call the service: its executor where it is of this process, else its address.
-
-    Raises:
-        ConfigError: there is no address.
-    """
+    """Return what records call the service: its executor where it is of this process, else its address."""
     match config:
         case LocalHarborConfig():
             return str(config.executor.get("kind", "local"))
@@ -114,12 +110,7 @@ def place_of(config: HarborPortConfig) -> str:
 
 @contextmanager
 def open_harbor(config: HarborPortConfig, root: Path, secrets: Secrets) -> Iterator[HarborService]:
-    """Give the service of `config`, and end it at the end of the block if it is of this process.
-
-    Raises:
-        ConfigError: the address or the key is missing, or a package.
-        HarborError: it does not start.
-    """
+    """Give the service of `config`, and end it at the end of the block if it is of this process."""
     match config:
         case ServiceHarborConfig():
             key = secrets.require(config.api_key, "harbor 'service'")

@@ -6,6 +6,7 @@ is put there before it takes its place in the root.
 """
 
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from graftline.core.record import ArtifactRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.splits import SPLITS, Split
 from graftline.pipeline.manifests import Manifest
-from graftline.pipeline.ports import Ports, open_ports
+from graftline.pipeline.ports import Ports
 from graftline.pipeline.run_log import RunLog
 from graftline.pipeline.settings import Settings, load_settings, stage_code
 
@@ -144,12 +145,7 @@ class Lineage:
         logger.info("%s: fetched from %s in %.1f s", name, store.label, monotonic() - started)
 
     def record(self, folder: Path) -> ArtifactRecord:
-        """Return the record of an artifact, without looking at its files or fetching them.
-
-        Raises:
-            RecordError: there is none, or it is damaged.
-            BoundaryError: the store of artifacts failed.
-        """
+        """Return the record of an artifact, without looking at its files or fetching them."""
         return self.ports.artifacts.record(self.paths.relative(folder)) or load_record(folder)
 
     def read_input(self, folder: Path, kind: str) -> ArtifactRecord:
@@ -176,11 +172,7 @@ class Lineage:
         return identity
 
     def _check_inputs_unchanged(self, request: Request, contents: Contents) -> Contents:
-        """Return `contents` if what they were made from is still what the request names.
-
-        Raises:
-            RecordError: another run replaced an input in between.
-        """
+        """Return `contents` if what they were made from is still what the request names."""
         for name, identity in request.inputs.items():
             if identity not in self._read:
                 continue
@@ -197,11 +189,7 @@ class Lineage:
         return [self.paths.root / name for name in names]
 
     def dataset(self, name: str) -> Dataset:
-        """Return the entry of a dataset in the catalog.
-
-        Raises:
-            ConfigError: there is none.
-        """
+        """Return the entry of a dataset in the catalog."""
         if name not in self.catalog.datasets:
             raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalog.datasets))}")
         return self.catalog.datasets[name]
@@ -221,16 +209,26 @@ class Lineage:
 
 
 @contextmanager
-def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_now) -> Iterator[Lineage]:
-    """Open the ports of `manifest` for the run called `run`, and close them, and worker processes, at the end.
+def open_lineage(
+    paths: Paths,
+    manifest: Manifest,
+    run: str = "",
+    clock: Clock = utc_now,
+    advance: Advance = lambda done, total: None,
+) -> Iterator[Lineage]:
+    """Give the lineage with the ports of `manifest`, and close what was opened, worker processes included, at the end.
+
+    Args:
+        run: The name of the run; of the time and some chance where it is not given.
 
     Raises:
         ConfigError: a configuration file does not fit.
-        BoundaryError: a port cannot be had on this machine.
+        DownloadError: the mirror cannot be read.
     """
     settings = load_settings(paths)
-    with open_ports(manifest, paths) as ports, ExitStack() as stack:
-        yield Lineage(paths, settings, manifest, ports, RunLog(paths, run), stack, clock)
+    run_log = RunLog(paths, run or f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}")
+    with ExitStack() as stack:
+        yield Lineage(paths, settings, manifest, Ports(manifest, paths, stack), run_log, stack, clock, advance)
 
 
 def request_of(stage: str, name: str, inputs: Mapping[str, ArtifactRecord], config: Mapping[str, Any]) -> Request:

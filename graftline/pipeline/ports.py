@@ -227,12 +227,7 @@ def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str]
 
 @contextmanager
 def open_ports(manifest: Manifest, paths: Paths) -> Iterator[Ports]:
-    """Open the ports of `manifest`, and close them at the end: sandbox and teacher at once, others when they are used.
-
-    Raises:
-        ConfigError: what an implementation reads is not there or does not fit.
-        BoundaryError: an implementation cannot be had on this machine.
-    """
+    """Open the ports of `manifest`, and close them at the end: sandbox and teacher at once, others when they are used."""
     with ExitStack() as stack:
         ports = Ports(manifest, paths, stack)
         _ = ports.teacher
@@ -266,9 +261,6 @@ def resolve_overrides(paths: Paths, manifest: str, overrides: Mapping[str, Any])
 
     `overrides` has an implementation by its kind, settings by dotted key, or a port itself; by the names of recipes, or by
     those of manifests.
-
-    Raises:
-        ConfigError: there is no such manifest or port, or the settings do not fit.
     """
     settings: dict[str, Any] = {}
     replacements: dict[str, Any] = {}

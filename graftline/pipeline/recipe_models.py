@@ -35,22 +35,14 @@ def find_served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig
 
 
 def fetch_served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> None:
-    """Have the weights here that a backend of this machine is to load; others have their own.
-
-    Raises:
-        ModelError: they cannot be had.
-    """
+    """Have the weights here that a backend of this machine is to load; others have their own."""
     name = model_name(port, config)
     if port.kind == "local" and not port.folder and name in load_models(paths).models:
         fetch_model(name, paths, os.environ)
 
 
 def context_tokens(service: TinkerSDKClient, model: str) -> int | None:
-    """Return how many tokens a model takes in, question and answer; None where the service does not tell.
-
-    Raises:
-        TrainingError: the service cannot be asked.
-    """
+    """Return how many tokens a model takes in, question and answer; None where the service does not tell."""
     try:
         models = service.capabilities().supported_models
     except TrainingError as error:
@@ -75,10 +67,6 @@ def resolve_checkpoints(
         has_checkpoints: Whether what trains keeps them.
         store: Where a backend of this machine keeps them: one that has expired, or was never there, is written again from
             its adapter. None for another backend, and where nothing is to be written.
-
-    Raises:
-        ConfigError: there is nothing to go on from.
-        RecordError: the adapter was altered.
     """
     changes: dict[str, str] = {}
     if config.follows:

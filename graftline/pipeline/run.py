@@ -1,6 +1,5 @@
 """All stages in order, in this process, without Dagster."""
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,14 +22,10 @@ def run_all(
     progress: Progress,
     clock: Clock = utc_now,
 ) -> list[Built]:
-    """Bring every artifact up to date, and return them in the order they were made.
-
-    Raises:
-        GraftlineError: a stage cannot be made; what was made before stays, and the next run goes on from there.
-    """
-    run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
-    with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
-        lineage.advance = progress.advance
+    """Bring every artifact up to date, and return them in the order they were made."""
+    wiring = load_manifest(paths, manifest, overrides)
+    with open_lineage(paths, wiring, clock=clock, advance=progress.advance) as lineage:
+        # opens the teacher, and with it the sandbox: where they cannot be had, that is told before anything is fetched
         feed_workers(lineage)
         built = []
         for stage, name, bring in _steps(lineage):

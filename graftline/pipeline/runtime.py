@@ -201,9 +201,6 @@ def recipe_config(
         paths: Of the checkout.
         recipe: A file of `configs/recipes/`, or a recipe itself, of which all values are given then.
         config: Values in place of those of the file, by dotted key; or a whole configuration.
-
-    Raises:
-        ConfigError: there is no such recipe, or the configuration does not fit it.
     """
     if isinstance(config, TinkerTrainingConfig):
         if config.recipe != recipe:

@@ -113,11 +113,7 @@ def stage_code(stage: str, reader: ReaderName | None = None) -> str:
 
 
 def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:
-    """Return the settings of attempts, whose digest is `made_by` of the trajectories.
-
-    Raises:
-        ConfigError: there is no such prompt.
-    """
+    """Return the settings of attempts, whose digest is `made_by` of the trajectories."""
     teacher, isolation = manifest.teacher, ports.sandbox.isolation
     prompt = _prompt(paths, teacher).digest() if isinstance(teacher, OpenAITeacherConfig) else None
     return {
@@ -130,11 +126,7 @@ def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports
 
 
 def has_examples(paths: Paths, manifest: Manifest) -> bool:
-    """Return whether prompts show verified steps of earlier attempts.
-
-    Raises:
-        ConfigError: there is no such prompt.
-    """
+    """Return whether prompts show verified steps of earlier attempts."""
     teacher = manifest.teacher
     return isinstance(teacher, OpenAITeacherConfig) and _prompt(paths, teacher).settings.few_shots.count > 0
 

@@ -62,11 +62,7 @@ class Solvers:
         }
 
     def settings(self, entry: Entry) -> dict[str, Any]:
-        """Return what the attempts of a contestant depend on, beside the tasks.
-
-        Raises:
-            ConfigError: a fleet, a recipe or a prompt is unknown.
-        """
+        """Return what the attempts of a contestant depend on, beside the tasks."""
         config_of_entry = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
         match entry:
             case TeacherEntry():
@@ -101,12 +97,7 @@ class Solvers:
 
     @contextmanager
     def open(self, name: str, entry: Entry, attempts: int) -> Iterator[Solver]:
-        """Give a contestant that makes so many attempts at a task, and let go of it at the end.
-
-        Raises:
-            ConfigError: it cannot be had with this manifest.
-            BoundaryError: servers or the training service do not start.
-        """
+        """Give a contestant that makes so many attempts at a task, and let go of it at the end."""
         match entry:
             case TeacherEntry():
                 sandbox = self._lineage.ports.sandbox

@@ -42,12 +42,7 @@ class WorkerConfig(Config):
 
 
 def run_actor(paths: Paths, manifest: Manifest, settings: WorkerConfig) -> Counter[JobOutcome]:
-    """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end.
-
-    Raises:
-        ConfigError: a configuration file does not fit, or the queue is one that no other process can put into.
-        BoundaryError: a port cannot be had, or the queue cannot be reached any more.
-    """
+    """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end."""
     _require_shared(manifest)
     name = worker_name()
     lineage = load_settings(paths)
@@ -86,12 +81,7 @@ def _telemetry(paths: Paths, settings: WorkerConfig) -> TelemetrySettings:
 
 
 def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLetter]]:
-    """Return how many jobs the queue of `manifest` has, and its dead letters.
-
-    Raises:
-        ConfigError: the queue is one that no other process can put into.
-        QueueError: it cannot be reached.
-    """
+    """Return how many jobs the queue of `manifest` has, and its dead letters."""
     _require_shared(manifest)
     with ExitStack() as stack:
         queue = Ports(manifest, paths, stack).queue
@@ -99,12 +89,7 @@ def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLette
 
 
 def revive(paths: Paths, manifest: Manifest, keys: Sequence[str]) -> int:
-    """Let dead letters of the queue of `manifest` wait again, all of them where `keys` is empty; return how many.
-
-    Raises:
-        ConfigError: the queue is one that no other process can put into.
-        QueueError: it cannot be reached.
-    """
+    """Let dead letters of the queue of `manifest` wait again, all of them where `keys` is empty; return how many."""
     _require_shared(manifest)
     with ExitStack() as stack:
         queue = Ports(manifest, paths, stack).queue
@@ -120,11 +105,7 @@ def _require_shared(manifest: Manifest) -> None:
 
 
 def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:
-    """Put every shard of attempts into the blob store of `manifest` that is not there yet; return what was done.
-
-    Raises:
-        BoundaryError: the store failed; the next call goes on from there.
-    """
+    """Put every shard of attempts into the blob store of `manifest` that is not there yet; return what was done."""
     with ExitStack() as stack:
         return _upload(paths, Ports(manifest, paths, stack))
 

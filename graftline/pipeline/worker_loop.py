@@ -179,13 +179,7 @@ class AttemptMaker:
         self.spent = Spent()
 
     def __call__(self, job: Job, is_still_mine: Callable[[], bool]) -> None:
-        """Make the attempt that `job` asks for.
-
-        Raises:
-            DataError: it asks for nothing that is known here.
-            ConfigError: it asks for another teacher.
-            BoundaryError: teacher or sandbox cannot answer; nothing is known about the attempt.
-        """
+        """Make the attempt that `job` asks for."""
         assignment = AttemptJob.of(job)
         if assignment.teacher != self._teacher.name:
             raise ConfigError(

@@ -1,96 +1,92 @@
-"""The datasets of the catalog, each with its terms, and with what is stored of it."""
+"""The datasets of the catalog, each with its terms, and with what is stored of it; and which of them a command is about."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any
+
+from rich.filesize import decimal
 
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ConfigError, GraftlineError, RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import DatasetRecord, load_record
+from graftline.core.record import RECORD_NAME, DatasetRecord, load_record, load_verified
 from graftline.core.secrets import open_secrets
 from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.datasets.sources.mirror import is_mirrored
 from graftline.datasets.splits import SPLITS, Split
+from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.settings import load_settings
 
-Access = Literal["open", "token set", "token missing", "token unknown"]
-"""Whether a home has terms to be accepted, and whether there is a token by which it knows that they were; a mirror asks
-for none. `unknown`: Vault does not answer."""
+_SHORT = 12  # digits of a commit that are enough to tell it from another
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What is stored of a dataset, by its records alone."""
-
-    version: str
-    downloaded_at: str
-    rows: int
-    files: int
-    size_bytes: int
-    edits: int | None
-    """None before it is normalized; so are the others."""
-    labels: int | None
-    dropped: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One dataset."""
-
-    name: str
-    is_used: bool
-    reader: str
-    home: str | None
-    is_mirrored: bool
-    """Whether a mirror stands for its home now."""
-    version: str
-    is_followed: bool
-    """Whether the newest revision is fetched, whatever `version` says."""
-    licence: str
-    access: Access
-    size_bytes: int | None
-    """Of its files, where all of them are pinned; None where it is only known once they are there."""
-    stored: Stored | None
-    fault: str
-    """Why what is stored cannot be told; empty where it can, or where there is nothing."""
-
-
-def entries(paths: Paths, environment: Mapping[str, str]) -> list[Entry]:
+def entries(paths: Paths, environment: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return every dataset of the catalog, in the order of precedence.
 
-    Raises:
-        ConfigError: the catalog does not fit, or `environment` names an unknown dataset.
-        DownloadError: the mirror cannot be read.
+    `access` is `open` where the source has no terms to be accepted, or a mirror, which asks for none, stands for it; else
+    whether there is a token by which the source knows that they were. `size_bytes` is None where it is only known once the
+    files are there. `stored` is None where nothing is; `fault` says why what is stored cannot be told.
     """
     catalog = load_settings(paths, environment).catalog
     has_terms = any(dataset.terms for dataset in catalog.datasets.values())
-    token = _token(paths, environment) if has_terms else "open"
+    access = _access(paths, environment) if has_terms else "open"
     listing = []
     for name, dataset in catalog.datasets.items():
         stored, fault = _read_stored(paths, name)
-        mirrored = bool(environment.get(MIRROR_VARIABLE)) and is_mirrored(dataset)
+        is_from_mirror = bool(environment.get(MIRROR_VARIABLE)) and is_mirrored(dataset)
         listing.append(
-            Entry(
-                name=name,
-                is_used=name in catalog.used,
-                reader=dataset.reader,
-                home=dataset.home,
-                is_mirrored=mirrored,
-                version=dataset.version,
-                is_followed=dataset.follow,
-                licence=dataset.license,
-                access=token if dataset.terms and not mirrored else "open",
-                size_bytes=_sum_pinned_bytes(dataset),
-                stored=stored,
-                fault=fault,
-            )
+            {
+                "name": name,
+                "is_used": name in catalog.used,
+                "reader": dataset.reader,
+                "home": dataset.home,
+                "is_mirrored": is_from_mirror,
+                "version": dataset.version,
+                "is_followed": dataset.follow,
+                "licence": dataset.license,
+                "access": access if dataset.terms and not is_from_mirror else "open",
+                "size_bytes": _sum_pinned_bytes(dataset),
+                "stored": stored,
+                "fault": fault,
+            }
         )
     return listing
 
 
-def _token(paths: Paths, environment: Mapping[str, str]) -> Access:
+def listing_table(datasets: Sequence[Mapping[str, Any]]) -> Table:
+    """Return one row per dataset, of at most 120 characters; `--json` has the rest."""
+    columns = ["dataset", "in use", "home", "version", "licence", "access", "size", "rows", "edits", "left out"]
+    return "Datasets", columns, [_listing_row(dataset) for dataset in datasets]
+
+
+def _listing_row(dataset: Mapping[str, Any]) -> tuple[str, ...]:
+    stored = dataset["stored"] or dict.fromkeys(("rows", "edits", "dropped"))
+    size = stored.get("size_bytes", dataset["size_bytes"])
+    home = (dataset["home"] or "unknown").removeprefix("hf://datasets/")
+    counts = (stored["rows"], stored["edits"], stored["dropped"])
+    return (
+        dataset["name"],
+        "yes" if dataset["is_used"] else "no",
+        "(mirrored)" if dataset["is_mirrored"] else _clip(home, 22),
+        "newest" if dataset["is_followed"] else _clip(short_version(dataset["version"]), _SHORT),
+        _clip(dataset["licence"], 12),
+        dataset["access"].removeprefix("token "),
+        "damaged" if dataset["fault"] else "" if size is None else decimal(size),
+        *("" if count is None else f"{count:,}" for count in counts),
+    )
+
+
+def _clip(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def short_version(version: str) -> str:
+    """Return a version with as much of a commit as is enough to tell it from another."""
+    head, separator, suffix = version.partition("+")
+    return f"{head[:_SHORT]}{separator}{suffix}" if len(head) == 40 else version
+
+
+def _access(paths: Paths, environment: Mapping[str, str]) -> str:
     try:
         return "token missing" if open_secrets(environment, paths.root).get("HF_TOKEN") is None else "token set"
     except GraftlineError:  # a list of datasets does not hang on Vault; what needs the token says what is wrong
@@ -102,36 +98,32 @@ def _sum_pinned_bytes(dataset: Dataset) -> int | None:
     return sum(sizes) if sizes and len(sizes) == len(dataset.files) and not dataset.follow else None
 
 
-def _read_stored(paths: Paths, name: str) -> tuple[Stored | None, str]:
+def _read_stored(paths: Paths, name: str) -> tuple[dict[str, Any] | None, str]:
+    """Return what the records say of a dataset, and why they cannot be read; counts are None before it is normalized."""
     if not paths.raw(name).exists():
         return None, ""
     try:
         raw = load_record(paths.raw(name))
-        normalized = load_record(paths.normalized(name)) if paths.normalized(name).exists() else None
+        counts = load_record(paths.normalized(name)).counts if paths.normalized(name).exists() else None
     except RecordError as error:
         return None, str(error)
     if not isinstance(raw, DatasetRecord):
         return None, f"{paths.raw(name)}: holds {raw.kind!r}, but 'raw' was asked for"
-    counts = normalized.counts if normalized else {}
-    stored = Stored(
-        version=raw.version,
-        downloaded_at=raw.downloaded_at.isoformat(),
-        rows=raw.counts.get("rows", 0),
-        files=len(raw.files),
-        size_bytes=sum(file.size_bytes for file in raw.files.values()),
-        edits=counts.get("rows", 0) if normalized else None,
-        labels=counts.get("labels", 0) if normalized else None,
-        dropped=sum(count for key, count in counts.items() if key.startswith("dropped.")) if normalized else None,
-    )
-    return stored, ""
+    rejected = None if counts is None else sum(n for key, n in counts.items() if key.startswith("dropped."))
+    return {
+        "version": raw.version,
+        "downloaded_at": raw.downloaded_at.isoformat(),
+        "rows": raw.counts.get("rows", 0),
+        "files": len(raw.files),
+        "size_bytes": sum(file.size_bytes for file in raw.files.values()),
+        "edits": None if counts is None else counts.get("rows", 0),
+        "labels": None if counts is None else counts.get("labels", 0),
+        "dropped": rejected,
+    }, ""
 
 
 def datasets_named(catalog: Catalog, names: Sequence[str]) -> list[str]:
-    """Return `names`, each once; without any, the datasets in use.
-
-    Raises:
-        ConfigError: one is unknown.
-    """
+    """Return `names`, each once; without any, the datasets in use."""
     for name in names:
         if name not in catalog.datasets:
             raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(catalog.datasets))}")
@@ -139,11 +131,7 @@ def datasets_named(catalog: Catalog, names: Sequence[str]) -> list[str]:
 
 
 def sources_named(catalog: Catalog, names: Sequence[str]) -> list[str]:
-    """Return `names`, each once; without any, the datasets in use that hold edits.
-
-    Raises:
-        ConfigError: one is unknown, or an evaluation.
-    """
+    """Return `names`, each once, none of them an evaluation; without any, the datasets in use that hold edits."""
     if not names:
         return list(catalog.sources)
     chosen = datasets_named(catalog, names)
@@ -154,12 +142,25 @@ def sources_named(catalog: Catalog, names: Sequence[str]) -> list[str]:
     return chosen
 
 
-def partitions_named(catalog: Catalog, language: str | None, split: str | None) -> list[tuple[Language, Split]]:
-    """Return the partitions of `language` and `split`; None stands for each of them.
+def find_normalized(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[str]:
+    """Return which of the datasets called `names`, or of those in use, are normalized, their files verified.
 
-    Raises:
-        ConfigError: one is unknown.
+    Those that are named have to be, and one at least.
     """
+    chosen = sources_named(catalog, names)
+    present = [name for name in chosen if (paths.normalized(name) / RECORD_NAME).exists()]
+    missing = [name for name in chosen if name not in present]
+    if missing and (names or not present):
+        raise RecordError(
+            f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
+        )
+    for name in present:
+        load_verified(paths.normalized(name), "normalized")
+    return present
+
+
+def partitions_named(catalog: Catalog, language: str | None, split: str | None) -> list[tuple[Language, Split]]:
+    """Return the partitions of `language` and `split`; None stands for each of them."""
     for field, named, choices in (("language", language, catalog.languages), ("split", split, SPLITS)):
         if named is not None and named not in choices:
             raise ConfigError(f"{field} {named!r} is unknown; known: {', '.join(choices)}")

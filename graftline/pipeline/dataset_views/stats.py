@@ -5,7 +5,6 @@ Read from records and Parquet files. The reports below `reports/` are not here: 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,130 +13,108 @@ import numpy.typing as npt
 from graftline.core.errors import RecordError
 from graftline.core.parquet import read_table
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, NormalizedRecord, load_verified
+from graftline.core.record import RECORD_NAME, NormalizedRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import shard_tables
-from graftline.pipeline.dataset_views.listing import partitions_named, sources_named
+from graftline.pipeline.dataset_views import Table
+from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, short_version
 
-_SIDES = ("pre_tokens", "post_tokens")
+_SIDES = {"pre": "pre_tokens", "post": "post_tokens"}
+"""The texts of an edit, and the column with their lengths in tokens."""
+_MEASURES = ("mean", "median", "p95", "max")
 
 _Part = tuple[str, str, Any]
-"""Language, split, and a pyarrow table of its edits."""
-_Lengths = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Tokens of the texts before, and of those after."""
+"""Language, split, and a pyarrow table of its edits; no split before edits are divided."""
+_Lengths = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """How long the texts of one side are."""
-
-    mean: float
-    median: int
-    p95: int
-    """Nearest rank, as the median: a length that an edit has."""
-    max: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The edits of one language and split."""
-
-    language: str
-    split: str
-    """Empty before edits are divided; `all` in the cell of all."""
-    edits: int
-    pre: Tokens
-    post: Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetStats:
-    """What became of one dataset."""
-
-    name: str
-    version: str
-    tokenizer: str
-    rows_in: int
-    edits: int
-    labels: int
-    licences: dict[str, int]
-    """Edits and labels, by SPDX identifier; the most frequent first."""
-    dropped: dict[str, int]
-    """Rows and parts of rows, by reason; the most frequent first."""
-    duplicates: dict[str, int]
-    """Edits that were left out when all datasets were divided, by reason."""
-    cells: list[Cell]
-
-
-def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[DatasetStats]:
+def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the statistics of the datasets called `names`, or of those in use that are normalized.
 
-    Raises:
-        ConfigError: one is unknown, or an evaluation.
-        RecordError: one that is named is not normalized, none is, or a file is not what its record says.
+    `dropped` counts rows and parts of rows, `duplicates` edits that were left out when all datasets were divided, and
+    `licences` edits and labels, each the most frequent first; `cells` the edits of each language and split.
     """
-    chosen = sources_named(catalog, names)
-    present = [name for name in chosen if (paths.normalized(name) / RECORD_NAME).exists()]
-    missing = [name for name in chosen if name not in present]
-    if missing and (names or not present):
-        raise RecordError(
-            f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
-        )
+    present = find_normalized(paths, catalog, names)
     splits, divided = _read_splits(paths, catalog), _count_left_out(paths)
     return [_stats(paths, catalog, name, splits, divided) for name in present]
 
 
+def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """Return what became of the rows, how long the edits are, the licences, and why rows were left out."""
+    became, cells = [], []
+    licences, reasons = [], []
+    for dataset in datasets:
+        name, left_out = dataset["name"], (sum(dataset["dropped"].values()), sum(dataset["duplicates"].values()))
+        counts = (dataset["rows_in"], dataset["edits"], dataset["labels"], *left_out)
+        version = short_version(dataset["version"])
+        became.append((name, version, *(f"{count:,}" for count in counts), dataset["tokenizer"]))
+        for cell in dataset["cells"]:
+            lengths = [f"{cell[side][measure]:,}" for side in _SIDES for measure in _MEASURES]
+            cells.append((name, cell["language"], cell["split"], f"{cell['edits']:,}", *lengths))
+        licences += _shares(name, dataset["licences"])
+        reasons += _shares(name, {**dataset["dropped"], **dataset["duplicates"]})
+    columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
+    sides = [f"{side} {measure}" for side in _SIDES for measure in _MEASURES]
+    return [
+        ("Datasets", ["dataset", "version", *columns], became),
+        ("Edits, and their tokens", ["dataset", "language", "split", "edits", *sides], cells),
+        ("Licences of edits and labels", ["dataset", "licence", "number", "share"], licences),
+        ("Left out", ["dataset", "reason", "number", "share"], reasons),
+    ]
+
+
+def _shares(name: str, counts: Mapping[str, int]) -> list[tuple[str, str, str, str]]:
+    total = sum(counts.values())
+    return [(name, key, f"{count:,}", f"{count / total:.1%}") for key, count in counts.items()]
+
+
 def _stats(
     paths: Paths, catalog: Catalog, name: str, splits: list[_Part], divided: Mapping[str, Counter[str]]
-) -> DatasetStats:
-    record = load_verified(paths.normalized(name), "normalized")
+) -> dict[str, Any]:
+    record = load_record(paths.normalized(name))
     if not isinstance(record, NormalizedRecord):
         raise RecordError(f"{paths.normalized(name)}: has no record of a dataset; materialize its asset again")
     counts = record.counts
-    dropped = Counter({key.partition(".")[2]: count for key, count in counts.items() if key.startswith("dropped.")})
+    rejected = Counter({key.partition(".")[2]: count for key, count in counts.items() if key.startswith("dropped.")})
     parts = splits if splits and name in divided else _read_normalized(paths, catalog, name)
-    return DatasetStats(
-        name=name,
-        version=record.version,
-        tokenizer=record.tokenizer,
-        rows_in=counts.get("rows_in", 0),
-        edits=counts.get("rows", 0),
-        labels=counts.get("labels", 0),
-        licences=dict(Counter(record.licences).most_common()),
-        dropped=dict(dropped.most_common()),
-        duplicates=dict(divided.get(name, Counter()).most_common()),
-        cells=_cells(parts, name),
-    )
+    return {
+        "name": name,
+        "version": record.version,
+        "tokenizer": record.tokenizer,
+        "rows_in": counts.get("rows_in", 0),
+        "edits": counts.get("rows", 0),
+        "labels": counts.get("labels", 0),
+        "licences": dict(Counter(record.licences).most_common()),
+        "dropped": dict(rejected.most_common()),
+        "duplicates": dict(divided.get(name, Counter()).most_common()),
+        "cells": _cells(parts, name),
+    }
 
 
-def _cells(parts: Iterable[_Part], name: str) -> list[Cell]:
+def _cells(parts: Iterable[_Part], name: str) -> list[dict[str, Any]]:
     """Return a cell for every language and split, and one for all of them where they are several."""
-    lengths: dict[tuple[str, str], list[_Lengths]] = {}
+    lengths: dict[tuple[str, str], list[list[_Lengths]]] = {}
     for language, split, table in parts:
-        counted = _lengths(table, name)
-        if len(counted[0]):
-            lengths.setdefault((language, split), []).append(counted)
-    cells = [_cell(language, split, counted) for (language, split), counted in lengths.items()]
+        is_own = table["dataset"].to_numpy() == name
+        if is_own.any():
+            own = [table[column].to_numpy()[is_own] for column in _SIDES.values()]
+            lengths.setdefault((language, split), []).append(own)
+    cells = [_cell(language, split, of_cell) for (language, split), of_cell in lengths.items()]
     if len(cells) > 1:
-        cells.append(_cell("all", "all", [pair for counted in lengths.values() for pair in counted]))
+        cells.append(_cell("all", "all", [pair for of_cell in lengths.values() for pair in of_cell]))
     return cells
 
 
-def _cell(language: str, split: str, lengths: Sequence[_Lengths]) -> Cell:
+def _cell(language: str, split: str, lengths: Sequence[Sequence[_Lengths]]) -> dict[str, Any]:
     pre, post = (np.concatenate(side) for side in zip(*lengths, strict=True))
-    return Cell(language, split, len(pre), _tokens(pre), _tokens(post))
+    return {"language": language, "split": split, "edits": len(pre), "pre": _tokens(pre), "post": _tokens(post)}
 
 
-def _tokens(lengths: npt.NDArray[np.int64]) -> Tokens:
+def _tokens(lengths: _Lengths) -> dict[str, float]:
+    """Return how long the texts of one side are; by the nearest rank, so that an edit has that length."""
     ordered = np.sort(lengths)
     median, p95 = (int(ordered[-(-len(ordered) * share // 100) - 1]) for share in (50, 95))
-    return Tokens(round(float(ordered.mean()), 1), median, p95, int(ordered[-1]))
-
-
-def _lengths(table: Any, name: str) -> _Lengths:
-    is_own = table["dataset"].to_numpy() == name
-    pre, post = (table[side].to_numpy()[is_own] for side in _SIDES)
-    return pre, post
+    return {"mean": round(float(ordered.mean()), 1), "median": median, "p95": p95, "max": int(ordered[-1])}
 
 
 def _read_splits(paths: Paths, catalog: Catalog) -> list[_Part]:
@@ -146,14 +123,14 @@ def _read_splits(paths: Paths, catalog: Catalog) -> list[_Part]:
         folder = paths.partition("processed", language, split)
         if (folder / RECORD_NAME).exists():
             load_verified(folder, "splits")
-            parts.append((language, split, read_table(folder / "edits.parquet", ["dataset", *_SIDES])))
+            parts.append((language, split, read_table(folder / "edits.parquet", ["dataset", *_SIDES.values()])))
     return parts
 
 
 def _read_normalized(paths: Paths, catalog: Catalog, name: str) -> Iterator[_Part]:
     for language in catalog.languages:
         for path in shard_tables(paths.normalized(name), language):
-            yield language, "", read_table(path, ["dataset", *_SIDES])
+            yield language, "", read_table(path, ["dataset", *_SIDES.values()])
 
 
 def _count_left_out(paths: Paths) -> dict[str, Counter[str]]:

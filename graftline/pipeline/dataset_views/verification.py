@@ -4,12 +4,13 @@ Not here: whether it is up to date with the configuration and the code, which th
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from rich.filesize import decimal
 
 from graftline.core.download import pin_fault
 from graftline.core.errors import RecordError
@@ -18,62 +19,43 @@ from graftline.core.record import ArtifactRecord, DatasetRecord, load_record, lo
 from graftline.datasets.catalog import Catalog, Dataset, DatasetFile
 from graftline.datasets.formats import decompress_gzip
 from graftline.datasets.sources.base import entries
+from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import datasets_named, partitions_named
 from graftline.pipeline.lineage import part_identity
 
-State = Literal["sound", "faulty", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found of one artifact."""
-
-    stage: str
-    name: str
-    state: State
-    detail: str
-    """What is wrong; of sound raw files, how far the pins of the catalog bear them out."""
-    files: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What was found of all of them."""
-
-    findings: list[Finding]
-    faults: list[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for one line of JSON."""
-        return asdict(self)
-
-
-def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Verification:
-    """Read every stored file of the datasets called `names`, or of those in use, of the division and of the splits.
-
-    What is not stored is a fault where the dataset is named.
-
-    Raises:
-        ConfigError: a name is unknown.
-        RecordError: nothing at all is stored.
-    """
-    findings = []
-    for stage, name, folder, check in _artifacts(paths, catalog, datasets_named(catalog, names)):
-        findings.append(_finding(stage, name, folder, check))
-    faults = [finding.detail for finding in findings if finding.state == "faulty"]
-    faults += [
-        f"{finding.stage} {finding.name}: is not stored; run 'graftline datasets {_COMMANDS[finding.stage]} {finding.name}'"
-        for finding in findings
-        if finding.state == "missing" and finding.name in names
-    ]
-    if all(finding.state == "missing" for finding in findings) and not faults:
-        raise RecordError(f"{paths.data}: holds no artifact of a dataset; run 'graftline datasets fetch' first")
-    return Verification(findings, faults)
-
-
 _COMMANDS = {"raw": "fetch", "normalized": "normalize"}
 _Check = Callable[[], tuple[ArtifactRecord, str]]
+"""Returns a record, and of sound raw files how far the pins of the catalog bear them out."""
+
+
+def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> dict[str, Any]:
+    """Read every stored file of the datasets called `names`, or of those in use, of the division and of the splits.
+
+    Returns `findings`, each with the `state` of an artifact (`sound`, `faulty` or `missing`) and its `detail`, and the
+    `faults` among them: what is not stored is one where the dataset is named.
+    """
+    checks = _artifacts(paths, catalog, datasets_named(catalog, names))
+    findings = [_finding(stage, name, folder, check) for stage, name, folder, check in checks]
+    faults = [finding["detail"] for finding in findings if finding["state"] == "faulty"]
+    missing = [(finding["stage"], finding["name"]) for finding in findings if finding["state"] == "missing"]
+    faults += [
+        f"{stage} {name}: is not stored; run 'graftline datasets {_COMMANDS[stage]} {name}'"
+        for stage, name in missing
+        if name in names
+    ]
+    if len(missing) == len(findings) and not faults:
+        raise RecordError(f"{paths.data}: holds no artifact of a dataset; run 'graftline datasets fetch' first")
+    return {"findings": findings, "faults": faults}
+
+
+def verification_table(findings: Sequence[Mapping[str, Any]]) -> Table:
+    """Return one row per artifact that is sound."""
+    rows = [
+        (finding["stage"], finding["name"], "sound", f"{finding['files']:,}", decimal(finding["size_bytes"]), finding["detail"])
+        for finding in findings
+        if finding["state"] == "sound"
+    ]  # fmt: skip
+    return "Sound artifacts", ["stage", "name", "state", "files", "size", ""], rows
 
 
 def _artifacts(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Iterator[tuple[str, str, Path, _Check]]:
@@ -88,47 +70,43 @@ def _artifacts(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Iterator
     yield "division", "all", paths.division, partial(_check_derived, paths.division, "division", inputs)
     for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
-        yield "splits", f"{language}/{split}", folder, partial(_check_split, folder, paths, language)
+        check = partial(_check_derived, folder, "splits", {"division": paths.division}, f"{language}.parquet")
+        yield "splits", f"{language}/{split}", folder, check
 
 
-def _finding(stage: str, name: str, folder: Path, check: _Check) -> Finding:
-    if not folder.exists():
-        return Finding(stage, name, "missing", "", 0, 0)
-    try:
-        record, detail = check()
-    except RecordError as error:
-        return Finding(stage, name, "faulty", str(error), 0, 0)
-    return Finding(
-        stage, name, "sound", detail, len(record.files), sum(file.size_bytes for file in record.files.values())
-    )
+def _finding(stage: str, name: str, folder: Path, check: _Check) -> dict[str, Any]:
+    state, detail, files, size_bytes = "missing", "", 0, 0
+    if folder.exists():
+        try:
+            record, detail = check()
+        except RecordError as error:
+            state, detail = "faulty", str(error)
+        else:
+            state, files = "sound", len(record.files)
+            size_bytes = sum(file.size_bytes for file in record.files.values())
+    return {
+        "stage": stage,
+        "name": name,
+        "state": state,
+        "detail": detail,
+        "files": files,
+        "size_bytes": size_bytes,
+    }
 
 
-def _check_derived(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[ArtifactRecord, str]:
-    """Check what was made of `inputs`, and that those which are still stored are the ones it was made of."""
+def _check_derived(folder: Path, kind: str, inputs: Mapping[str, Path], part: str = "") -> tuple[ArtifactRecord, str]:
+    """Check what was made of `inputs`, or of a `part` of them, and that those that are stored are what it was made of."""
     record = load_verified(folder, kind)
     for name, source in inputs.items():
-        if name in record.inputs and (stored := _identity(source)) and stored != record.inputs[name]:
+        if name not in record.inputs:
+            continue
+        try:
+            stored = load_record(source)
+        except RecordError:  # it is told of by itself
+            continue
+        if record.inputs[name] != (part_identity(stored, [part]) if part else stored.identity):
             raise RecordError(f"{folder}: was not made of the {name} that is stored now; make it again")
     return record, ""
-
-
-def _check_split(folder: Path, paths: Paths, language: str) -> tuple[ArtifactRecord, str]:
-    """Check a split, and that it was made of the division that is stored now, as far as its language goes."""
-    record = load_verified(folder, "splits")
-    try:
-        division = part_identity(load_record(paths.division), [f"{language}.parquet"])
-    except RecordError:  # it is told of by itself
-        return record, ""
-    if division != record.inputs["division"]:
-        raise RecordError(f"{folder}: was not made of the division that is stored now; make it again")
-    return record, ""
-
-
-def _identity(folder: Path) -> str:
-    try:
-        return load_record(folder).identity
-    except RecordError:  # it is told of by itself
-        return ""
 
 
 def _check_raw(folder: Path, dataset: Dataset) -> tuple[ArtifactRecord, str]:

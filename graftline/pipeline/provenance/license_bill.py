@@ -138,11 +138,7 @@ class LicenseBill:
 
 
 def license_bill(paths: Paths, provenance: Provenance) -> LicenseBill:
-    """Return the bill of the adapter that `of` is about.
-
-    Raises:
-        RecordError: a file of training data is no JSON lines.
-    """
+    """Return the bill of the adapter that `of` is about."""
     rows = training_rows(paths, provenance)
     of_datasets, of_teachers = Counter(row.dataset for row in rows), Counter(row.teacher for row in rows)
     parts = [part for node in provenance.nodes.values() if (part := _part(node, of_datasets)) is not None]

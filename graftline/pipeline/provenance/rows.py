@@ -114,11 +114,7 @@ def standing(rows: Iterable[TrainingRow]) -> Standing:
 
 
 def training_rows(paths: Paths, provenance: Provenance) -> list[TrainingRow]:
-    """Return all rows that the adapter was trained on, without the lines of their sources (`with_sources`).
-
-    Raises:
-        RecordError: a file of training data is no JSON lines.
-    """
+    """Return all rows that the adapter was trained on, without the lines of their sources (`with_sources`)."""
     collected: list[TrainingRow] = []
     for file, record in provenance.training_data.items():
         if file.is_file():
@@ -128,11 +124,7 @@ def training_rows(paths: Paths, provenance: Provenance) -> list[TrainingRow]:
 
 
 def with_sources(paths: Paths, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
-    """Return `rows` with file and line of the row of the dataset that each stands on.
-
-    Raises:
-        ConfigError: configs/datasets.yaml does not fit.
-    """
+    """Return `rows` with file and line of the row of the dataset that each stands on."""
     all_rows = list(rows)
     lines = _lines(paths, {row.edit_id for row in all_rows if row.edit_id})
     return [replace(row, source=lines.get(row.edit_id, "")) for row in all_rows]

@@ -113,12 +113,7 @@ class Provenance:
 
 
 def trace_provenance(paths: Paths, adapter: str) -> Provenance:
-    """Return everything that `adapter` came from: the name of a recipe, the id of a run, or a folder.
-
-    Raises:
-        ConfigError: there is no such adapter.
-        RecordError: its own record cannot be read.
-    """
+    """Return everything that `adapter` came from: the name of a recipe, the id of a run, or a folder."""
     folder = adapter_folder(paths, adapter)
     record = load_record(folder)
     if record.kind not in ADAPTERS:
@@ -129,11 +124,7 @@ def trace_provenance(paths: Paths, adapter: str) -> Provenance:
 
 
 def adapter_folder(paths: Paths, adapter: str) -> Path:
-    """Return the folder of an adapter.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the folder of an adapter."""
     of_lineage = {path.parent for path in paths.adapters.glob(f"[!.]*/{RECORD_NAME}")}
     of_runs = [paths.root / output for output in (OUTPUT, MEMORY_OUTPUT)]
     downloaded = {path.parent for output_folder in of_runs for path in output_folder.glob(f"[!.]*/{RECORD_NAME}")}

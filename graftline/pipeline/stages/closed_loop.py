@@ -62,11 +62,7 @@ class ClosedLoopFile(Config):
 
 
 def plan_closed_loop(lineage: Lineage) -> list[Step]:
-    """Return what is made for the closed loop, in its order, once all that it names can be had.
-
-    Raises:
-        ConfigError: a recipe, an evaluation, a contestant, or the fleet or prompt of one is unknown or does not fit.
-    """
+    """Return what is made for the closed loop, in its order, once all that it names can be had."""
     # loads what asks models, for whoever only wants to know the assets
     from graftline.pipeline.solvers import Solvers
 
@@ -152,21 +148,13 @@ _ROLES = ("base", "candidate", "reinforced", "rival")
 
 
 def load_closed_loop(paths: Paths) -> ClosedLoopFile | None:
-    """Return the file of a root; None where there is none.
-
-    Raises:
-        ConfigError: it does not fit.
-    """
+    """Return the file of a root; None where there is none."""
     path = paths.configs / "closed_loop.yaml"
     return load_yaml(path, ClosedLoopFile) if path.exists() else None
 
 
 def check_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, EvaluationFile]]:
-    """Return the file with the evaluations it names, once every name in it is known to mean something.
-
-    Raises:
-        ConfigError: there is no such file; a recipe, an evaluation or a contestant is unknown; or one of them does not fit.
-    """
+    """Return the file with the evaluations it names, once every name in it is known to mean something."""
     path = paths.configs / "closed_loop.yaml"
     file, place, names = load_yaml(path, ClosedLoopFile), paths.relative(path), model_evaluation_names(paths)
     for name in file.recipes:

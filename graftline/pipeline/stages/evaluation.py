@@ -46,11 +46,7 @@ def deployment_evaluation_names(paths: Paths) -> list[str]:
 
 
 def evaluation_names(paths: Paths) -> list[str]:
-    """Return the names of all evaluations: of deployments, and those in `configs/evaluations`.
-
-    Raises:
-        ConfigError: two have the same name.
-    """
+    """Return the names of all evaluations: of deployments, and those in `configs/evaluations`."""
     deployments, contests = deployment_evaluation_names(paths), model_evaluation_names(paths)
     if both := sorted({*deployments} & {*contests}):
         raise ConfigError(
@@ -145,11 +141,7 @@ def _merge(result: EvalResult | None, earlier: Mapping[int, SeedResult], total: 
 
 
 def _check_known(result: EvalResult) -> None:
-    """See to it that an evaluation says something.
-
-    Raises:
-        HarborError: it does not.
-    """
+    """See to it that an evaluation says something."""
     if not result.n_valid:
         first = next((seed_result.error for seed_result in result.seed_results if seed_result.error), None)
         raise HarborError(

@@ -58,11 +58,7 @@ def deployment_names(paths: Paths) -> list[str]:
 
 
 def deployment_file(paths: Paths, name: str) -> DeploymentFile:
-    """Return what one file of `configs/harbor` holds.
-
-    Raises:
-        ConfigError: there is none, or it does not fit.
-    """
+    """Return what one file of `configs/harbor` holds."""
     names = deployment_names(paths)
     if name not in names:
         raise ConfigError(f"deployment {name!r} is unknown; known in configs/harbor: {', '.join(names) or 'none'}")
@@ -106,11 +102,7 @@ def report_in_file(name: str) -> Iterator[None]:
 
 
 def upload(uploader: "HarborDeploymentUploader", spec: "HarborBuildSpec") -> Version:
-    """Return the version that `spec` is, uploaded where it is not there, once it is built.
-
-    Raises:
-        HarborError: the service is not to be had, or the build failed; a failed one is tried once more each time.
-    """
+    """Return the version that `spec` is, uploaded where it is not there, once it is built."""
     deployment = uploader.create_deployment(spec)
     if deployment.status == "failed":
         uploader.trigger_build(deployment.id)
@@ -126,11 +118,7 @@ def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version
 
 
 def read_deployment(lineage: Lineage, name: str) -> tuple[ArtifactRecord, dict[str, Any]]:
-    """Return the record of a deployment, and where it is kept.
-
-    Raises:
-        RecordError: it was never uploaded, or to another service.
-    """
+    """Return the record of a deployment, and where it is kept."""
     folder = lineage.paths.harbor("deployments", name)
     record = lineage.read_input(folder, "harbor_deployment")
     build: dict[str, Any] = json.loads((folder / BUILD).read_text("utf-8"))

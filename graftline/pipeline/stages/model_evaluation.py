@@ -43,11 +43,7 @@ ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
 
 
 def load_model_evaluation(paths: Paths, name: str) -> EvaluationFile:
-    """Return the file called `name`.
-
-    Raises:
-        ConfigError: there is none, or it does not fit.
-    """
+    """Return the file called `name`."""
     if name not in model_evaluation_names(paths):
         names = ", ".join(model_evaluation_names(paths)) or "none"
         raise ConfigError(f"{paths.relative(paths.evaluation_configs)}: holds no evaluation {name!r}; known: {names}")

@@ -77,11 +77,7 @@ class PromptFile(Config):
         return gepa
 
     def learning(self, prompt: Prompt, train: Sequence[int], validation: Sequence[int]) -> PromptLearningConfig:
-        """Return the optimization of `prompt` on these seeds.
-
-        Raises:
-            ConfigError: a part that may be changed is empty.
-        """
+        """Return the optimization of `prompt` on these seeds."""
         texts = {part: getattr(prompt.settings, part) for part in self.parts}
         if empty := [part for part, text in texts.items() if not text.strip()]:
             raise ConfigError(f"prompt {self.prompt!r}: {empty[0]} is empty, so there is nothing to make better")
@@ -186,11 +182,7 @@ def page(name: str, outcome: Outcome) -> str:
 def write_outcome(
     partial: Path, name: str, begun_with: PromptSettings, shots: Sequence[Shot], outcome: Outcome
 ) -> Contents:
-    """Write what an optimization came to, and return what there is to count.
-
-    Raises:
-        HarborError: it came to nothing.
-    """
+    """Write what an optimization came to, and return what there is to count."""
     best = outcome.best_prompt
     if best is None or outcome.error or outcome.is_cancelled:
         raise HarborError(
@@ -271,12 +263,7 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
 
 
 def load_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
-    """Return the record of an optimized prompt, and what it came to.
-
-    Raises:
-        ConfigError: there is no such file.
-        RecordError: it was not made yet.
-    """
+    """Return the record of an optimized prompt, and what it came to."""
     prompt_file(paths, name)
     folder = paths.prompt(name)
     return load_verified(folder, "optimized_prompt"), read_outcome(folder)
@@ -285,11 +272,7 @@ def load_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
 def make_optimized_prompt(
     paths: Paths, manifest: str, overrides: Mapping[str, Any], name: str, progress: Progress, clock: Clock = utc_now
 ) -> tuple[Built, Outcome]:
-    """Bring the artifact of one file up to date with the ports of a manifest, without Dagster, and return it.
-
-    Raises:
-        GraftlineError: it cannot be made; what is paid stays paid.
-    """
+    """Bring the artifact of one file up to date with the ports of a manifest, without Dagster, and return it."""
     prompt_file(paths, name)
     run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
@@ -306,11 +289,7 @@ def prompt_names(paths: Paths) -> list[str]:
 
 
 def prompt_file(paths: Paths, name: str) -> PromptFile:
-    """Return what one file of `configs/prompts` holds.
-
-    Raises:
-        ConfigError: there is none, or it does not fit.
-    """
+    """Return what one file of `configs/prompts` holds."""
     names = prompt_names(paths)
     if name not in names:
         raise ConfigError(f"prompt {name!r} is unknown; known in configs/prompts: {', '.join(names) or 'none'}")
@@ -318,11 +297,7 @@ def prompt_file(paths: Paths, name: str) -> PromptFile:
 
 
 def split_tasks(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple[list[Task], list[Task]]:
-    """Return tasks to change prompts on, and tasks of other repositories to judge them on; the same for the same tasks.
-
-    Raises:
-        DataError: there are not enough.
-    """
+    """Return tasks to change prompts on, and tasks of other repositories to judge them on; the same for the same tasks."""
     by_group: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda task: sha256_text(task.id)):
         by_group.setdefault(task.group, []).append(task)

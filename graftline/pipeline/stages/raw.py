@@ -35,18 +35,26 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
     old = _still_good(lineage, name, revision) if dataset.keep == "all" else None
     fetched: list[Download] = []
     counts: Counter[str] = Counter()
+    sizes = [file.size_bytes for file in files if file.size_bytes is not None]
+    total_bytes = sum(sizes) if len(sizes) == len(files) else 0
+
+    def advance(done_bytes: int, file_bytes: int = 0) -> None:
+        # where the source does not say how large its files are, one file still does when it comes
+        come_bytes = sum(file.size_bytes for file in fetched)
+        lineage.advance(come_bytes + done_bytes, total_bytes or (file_bytes if len(files) == 1 else 0))
+
     for file in files:
         target = folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         if dataset.keep == "wanted":
-            fetched_file, of_file = fetch_usable_rows(hub, name, dataset, file, target, max_line_bytes)
+            fetched_file, of_file = fetch_usable_rows(hub, name, dataset, file, target, max_line_bytes, advance)
             counts.update(of_file)
         else:
             if old is not None and not target.exists() and file.path in old.files:
                 # the home holds what it held: only the code changed
                 with suppress(OSError):  # where there are no links, it is fetched
                     os.link(lineage.paths.raw(name) / file.path, target)
-            fetched_file = hub.fetch(name, dataset, file, target, lineage.advance)
+            fetched_file = hub.fetch(name, dataset, file, target, advance)
         fetched.append(fetched_file)
     is_upstream = all(file.is_upstream for file in fetched)
     sums = sorted(file.sha256 for file in fetched)

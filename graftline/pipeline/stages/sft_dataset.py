@@ -80,11 +80,7 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
 
 
 def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tuple[Source, Prompt]:
-    """Return what the recipe called `name` says under `data`, and the prompt it is to be asked by.
-
-    Raises:
-        ConfigError: it says nothing, or what cannot be made.
-    """
+    """Return what the recipe called `name` says under `data`, and the prompt it is to be asked by."""
     paths, source = lineage.paths, config.data
     if source is None:
         names = ", ".join(lineage_recipes(paths)) or "none"

@@ -46,11 +46,7 @@ def trajectories(lineage: Lineage, language: Language, split: Split) -> Built:
 
 
 def _find_teacher_folders(lineage: Lineage, language: Language, split: Split) -> dict[str, Path]:
-    """Return the folder of every teacher that attempted these tasks, by name.
-
-    Raises:
-        RecordError: there is none.
-    """
+    """Return the folder of every teacher that attempted these tasks, by name."""
     if folders := {path.name: path for path in lineage.teacher_folders(language, split)}:
         return folders
     folder = lineage.paths.partition("trajectories/raw", language, split)

@@ -18,6 +18,7 @@ from graftline.core.record import RawRecord
 from graftline.datasets.edit import Edit
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.table import make
+from graftline.testing.datasets import memory_hub
 
 Run = Callable[..., dict[str, str]]
 Opened = Callable[[], AbstractContextManager[Lineage]]
@@ -205,3 +206,37 @@ def test_splits_are_not_made_of_a_division_of_other_edits(
         with pytest.raises(RecordError) as error:
             make("splits", lineage, "python", "train")
     assert str(error.value) == f"{folder}: was made from other normalized edits; materialize its asset again"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "keep", "counted"),
+    [
+        ({"a.jsonl": 5, "b.jsonl": 3}, "all", [(5, 8), (8, 8)]),
+        # a total that is not known is not made up
+        ({"a.jsonl": None, "b.jsonl": 3}, "all", [(5, 0), (8, 0)]),
+        # one file says itself how large it is
+        ({"a.jsonl": None}, "all", [(5, 5)]),
+        # what is streamed is counted as it is read; the end of a file is found by reads of nothing
+        ({"a.jsonl": 5, "b.jsonl": 3}, "wanted", [(5, 8), (8, 8)]),
+    ],
+)
+def test_the_bytes_of_a_dataset_are_counted_over_all_its_files(
+    opened: Opened,
+    small_checkout: Any,
+    reconfigure: Callable[..., None],
+    sizes: Mapping[str, int | None],
+    keep: str,
+    counted: list[tuple[int, int]],
+) -> None:
+    files = [{"path": name, **({} if size is None else {"size_bytes": size})} for name, size in sizes.items()]
+    changes = {"files": files, "home": "memory://home", "keep": keep}
+    settings = {f"datasets.release_pairs.{key}": value for key, value in changes.items()}
+    reconfigure(small_checkout.root, "datasets.yaml", settings)
+    shown: list[tuple[int, int]] = []
+    with opened() as lineage:
+        lineage.ports.replace(
+            "dataset_hub", memory_hub({"memory://home/a.jsonl": b"12345", "memory://home/b.jsonl": b"123"})
+        )
+        lineage.advance = lambda done, total: shown.append((done, total))
+        make("raw", lineage, "release_pairs")
+    assert list(dict.fromkeys(shown)) == counted
