@@ -6,7 +6,7 @@ Programs end by themselves, far below anything that harms a machine: they are ru
 import json
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graftline.sandbox.base import IsolationLevel, Limits, Verdict
@@ -40,11 +40,9 @@ class HostileCase:
     when only whoever looks from outside can tell.
     """
 
-    name: str
-    group: str
     program: str
-    shared: str = ""
-    """What stands before the program, where several need it."""
+    name: str = "plain"
+    group: str = "machine"
     needs: IsolationLevel = "confined"
     """The weakest level that has to contain it."""
     feature: str = ""
@@ -59,13 +57,21 @@ class HostileCase:
     def case(self, facts: Mapping[str, Any]) -> Case:
         """Return it as what a jail runs; `facts` is what it may know of the machine, as JSON values."""
         text = PRELUDE.replace("{facts}", repr(json.dumps(facts)))
-        text += textwrap.dedent(self.shared) + textwrap.dedent(self.program)
-        return Case("python", (PROGRAM,), {PROGRAM: text.encode()})
+        return Case("python", (PROGRAM,), {PROGRAM: (text + textwrap.dedent(self.program)).encode()})
+
+
+def in_group(
+    group: str, cases: Mapping[str, str | HostileCase], shared: str = "", **options: Any
+) -> tuple[HostileCase, ...]:
+    """Return cases by their names, each with what is `shared` before its program; `options` are those of all."""
+    whole = {name: HostileCase(case) if isinstance(case, str) else case for name, case in cases.items()}
+    return tuple(
+        replace(case, name=name, group=group, program=shared + textwrap.dedent(case.program), **options)
+        for name, case in whole.items()
+    )
 
 
 AFTERWARDS = HostileCase(
-    "afterwards",
-    "machine",
     """
     strangers = sorted({*os.listdir(".")} - {"case.py", "__pycache__", MARKER})
     if strangers:
@@ -78,6 +84,7 @@ AFTERWARDS = HostileCase(
         say("ESCAPE", "the next case runs beside processes", marked())
     say("BLOCKED", "the jail still answers")
     """,
+    "afterwards",
     needs="none",
 )
 """What is run after every other program: whether the jail still answers, and what the next case finds."""

@@ -5,7 +5,7 @@ Not here: what other modules have cases of anyhow, such as processes, memory, de
 """
 
 from graftline.sandbox.base import Verdict
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import HostileCase, in_group
 
 _FILTER = """
 FILTER = ctypes.create_string_buffer(struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000))
@@ -13,37 +13,23 @@ PROGRAM = struct.pack("HxxxxxxP", 1, ctypes.addressof(FILTER))
 
 """
 
-COUNTER_CASES = (
-    HostileCase(
-        "events_of_asynchronous_io",
-        "counters",
-        """
-        attempt("room for one", reached, "io_setup", 1, ctypes.byref(ctypes.c_ulong(0)))
-        """,
-    ),
-    HostileCase(
-        "watches_of_files",
-        "counters",
-        """
+COUNTER_CASES = in_group(
+    "counters",
+    {
+        "events_of_asynchronous_io": 'attempt("room for one", reached, "io_setup", 1, ctypes.byref(ctypes.c_ulong(0)))',
+        "watches_of_files": """
         attempt("inotify", reached, "inotify_init1", 0)
         attempt("inotify of old", reached, "inotify_init")
         attempt("a watch", reached, "inotify_add_watch", -1, b".", 2)
         """,
-    ),
-    HostileCase(
-        "leases_and_notices",
-        "counters",
-        """
+        "leases_and_notices": """
         import fcntl
         attempt("a lease", lambda: fcntl.fcntl(os.open(MARKER, os.O_RDONLY), 1024, fcntl.F_RDLCK) == 0)
         attempt("notices of a folder", lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), 1026, 2) == 0)
         """,
-    ),
-    HostileCase(
         # each takes memory of the kernel that counts for nobody
-        "locks_of_parts_of_files",
-        "counters",
-        """
+        "locks_of_parts_of_files": HostileCase(
+            """
         import fcntl
         files = [os.open(f"{MARKER}-{number}", os.O_RDWR | os.O_CREAT) for number in range(40)]
         attempt("of nobody", lambda: fcntl.fcntl(files[0], 37, struct.pack("hhqqi4x", 1, 0, 0, 1, 0)) is not None)
@@ -53,12 +39,9 @@ COUNTER_CASES = (
         time.sleep(2)
         say("ESCAPE", "has 40,000 locks")
         """,
-        ends=(Verdict.VIOLATION, Verdict.CPU_TIMEOUT),
-    ),
-    HostileCase(
-        "large_pipes",
-        "counters",
-        """
+            ends=(Verdict.VIOLATION, Verdict.CPU_TIMEOUT),
+        ),
+        "large_pipes": """
         import fcntl
 
         def grow():
@@ -78,11 +61,7 @@ COUNTER_CASES = (
         attempt("grow one", grow)
         attempt("many of them", many)
         """,
-    ),
-    HostileCase(
-        "timers",
-        "counters",
-        """
+        "timers": """
         def make():
             number = 0
             try:
@@ -95,11 +74,7 @@ COUNTER_CASES = (
 
         attempt("make them", make)
         """,
-    ),
-    HostileCase(
-        "pending_signals",
-        "counters",
-        """
+        "pending_signals": """
         def send():
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
             note = ctypes.create_string_buffer(struct.pack("3i", signal.SIGRTMIN, 0, -1), 128)
@@ -114,11 +89,7 @@ COUNTER_CASES = (
 
         attempt("send them", send)
         """,
-    ),
-    HostileCase(
-        "watches_of_descriptors",
-        "counters",
-        """
+        "watches_of_descriptors": """
         import select
 
         def watch():
@@ -136,46 +107,24 @@ COUNTER_CASES = (
 
         attempt("watch", watch)
         """,
-    ),
-    HostileCase(
-        "terminals",
-        "counters",
-        """
+        "terminals": """
         attempt("a pair", lambda: os.openpty())
         for path in ("/dev/ptmx", "/dev/pts/ptmx"):
             attempt(path, opened, path, os.O_RDWR)
         """,
-    ),
-    HostileCase(
-        "message_queues",
-        "counters",
-        """
+        "message_queues": """
         # flags of a file that is made to be read and written
         attempt("of POSIX", reached, "mq_open", MARKER.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
         attempt("of System V", reached, "msgget", 0, 0o1600)
         """,
-    ),
-    HostileCase(
-        "keys_on_request",
-        "counters",
-        """
-        attempt("request_key", reached, "request_key", b"user", MARKER.encode(), None, -2)
-        """,
-    ),
-    HostileCase(
-        "huge_pages",
-        "counters",
-        """
+        "keys_on_request": 'attempt("request_key", reached, "request_key", b"user", MARKER.encode(), None, -2)',
+        "huge_pages": """
         import mmap
         # there may be none at all, which is another error
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000
         attempt("one", reached, "mmap", 0, 2 * MEGABYTE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         """,
-    ),
-    HostileCase(
-        "compiled_filters",
-        "counters",
-        """
+        "compiled_filters": """
         def of_calls():
             LIBC.prctl(38, 1, 0, 0, 0)
             return LIBC.prctl(22, 2, ctypes.c_char_p(PROGRAM), 0, 0) == 0
@@ -188,12 +137,7 @@ COUNTER_CASES = (
         attempt("of calls, by the newer call", lambda: call("seccomp", 1, 0, PROGRAM) == 0)
         attempt("of a socket", of_a_socket)
         """,
-        shared=_FILTER,
-    ),
-    HostileCase(
-        "handler_of_core_files",
-        "counters",
-        """
+        "handler_of_core_files": """
         import resource
 
         def lowered():
@@ -203,27 +147,16 @@ COUNTER_CASES = (
         attempt("as it is", lambda: resource.getrlimit(resource.RLIMIT_CORE) != (1, 1) and "a handler is started")
         attempt("lowered", lowered)
         """,
-    ),
-    HostileCase(
-        "table_of_futexes",
-        "counters",
-        """
+        "table_of_futexes": """
         # a megabyte of the kernel's own; no limit of a process counts it
         attempt("grow it", lambda: LIBC.prctl(78, 1, ctypes.c_ulong(1 << 14), 0, 0) == 0)
         """,
-    ),
-    HostileCase(
-        "flush_of_all_disks",
-        "counters",
-        """
+        "flush_of_all_disks": """
         attempt("all", reached, "sync")
         attempt("one", reached, "syncfs", os.open(MARKER, os.O_RDONLY))
         """,
-    ),
-    HostileCase(
-        "limits_that_are_in_place",
-        "counters",
-        """
+        "limits_that_are_in_place": HostileCase(
+            """
         import resource
         most = {"CORE": 1, "FSIZE": LIMITS["file_mb"] * MEGABYTE, "NOFILE": LIMITS["descriptors"], "MEMLOCK": 0,
                 "MSGQUEUE": 0, "NICE": 0, "RTPRIO": 0, "SIGPENDING": 1024, "CPU": LIMITS["cpu_s"] + 1,
@@ -236,6 +169,8 @@ COUNTER_CASES = (
         for name in most:
             attempt(name, has_more, name)
         """,
-        needs="none",
-    ),
+            needs="none",
+        ),
+    },
+    shared=_FILTER,
 )

@@ -1,6 +1,6 @@
 """Programs that want more disk, files or descriptors than they were given."""
 
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import HostileCase, in_group
 
 _FILL = """
 def fill(folder):
@@ -24,30 +24,21 @@ def fill(folder):
 
 """
 
-DISK_CASES = (
-    HostileCase(
-        "fill_the_working_folder",
-        "disk",
-        """
-        attempt("fill it", fill, ".")
-        """,
-        shared=_FILL,
-        needs="namespaces",
-    ),
-    HostileCase(
-        "fill_temporary_folders",
-        "disk",
-        """
+DISK_CASES = in_group(
+    "disk",
+    {
+        "fill_the_working_folder": HostileCase(
+            'attempt("fill it", fill, ".")',
+            needs="namespaces",
+        ),
+        "fill_temporary_folders": HostileCase(
+            """
         for folder in sorted({"/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock", os.environ.get("TMPDIR", "/tmp")}):
             attempt("fill it", fill, folder)
         """,
-        shared=_FILL,
-        needs="namespaces",
-    ),
-    HostileCase(
-        "one_large_file",
-        "disk",
-        """
+            needs="namespaces",
+        ),
+        "one_large_file": """
         def grow():
             with open("large", "wb", buffering=0) as stream:
                 while stream.tell() < 3 * LIMITS["file_mb"] * MEGABYTE:
@@ -56,19 +47,12 @@ DISK_CASES = (
 
         attempt("write it", grow)
         """,
-    ),
-    HostileCase(
-        "sparse_file",
-        "disk",
-        """
+        "sparse_file": """
         attempt("cut to 100 GB", lambda: os.truncate(MARKER, 100 << 30) or "there it is")
         attempt("reserve 100 GB", lambda: os.posix_fallocate(os.open(MARKER, os.O_RDWR), 99 << 30, MEGABYTE) or "reserved")
         """,
-    ),
-    HostileCase(
-        "many_files",
-        "disk",
-        """
+        "many_files": HostileCase(
+            """
         made = 0
         try:
             while made < 4 * LIMITS["files"]:
@@ -79,13 +63,10 @@ DISK_CASES = (
         if made > 2 * LIMITS["files"]:
             say("ESCAPE", made, "files")
         """,
-        needs="namespaces",
-        feature="file_limits",
-    ),
-    HostileCase(
-        "many_descriptors",
-        "disk",
-        """
+            needs="namespaces",
+            feature="file_limits",
+        ),
+        "many_descriptors": """
         def open_all():
             for number in range(5000):
                 try:
@@ -97,12 +78,8 @@ DISK_CASES = (
 
         attempt("open them", open_all)
         """,
-    ),
-    HostileCase(
         # a descriptor that was sent and not received is open, and counts for nobody
-        "descriptors_on_their_way",
-        "disk",
-        """
+        "descriptors_on_their_way": """
         def send_all():
             one, other = socket.socketpair()
             one.setblocking(False)
@@ -116,5 +93,6 @@ DISK_CASES = (
 
         attempt("send them", send_all)
         """,
-    ),
+    },
+    shared=_FILL,
 )

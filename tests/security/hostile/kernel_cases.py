@@ -1,50 +1,25 @@
 """Programs that want system calls no test needs: ways round the walls, or holes in the kernel behind them."""
 
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import in_group
 
-KERNEL_CASES = (
-    HostileCase(
-        "io_uring",
-        "kernel",
-        """
-        attempt("set up", reached, "io_uring_setup", 4, ctypes.create_string_buffer(120))
-        """,
-    ),
-    HostileCase(
-        "keyrings",
-        "kernel",
-        """
+KERNEL_CASES = in_group(
+    "kernel",
+    {
+        "io_uring": 'attempt("set up", reached, "io_uring_setup", 4, ctypes.create_string_buffer(120))',
+        "keyrings": """
         attempt("add_key", reached, "add_key", b"user", MARKER.encode(), b"x", 1, -2)
         attempt("keyctl", reached, "keyctl", 0, -3, 0)
         """,
-    ),
-    HostileCase(
-        "programs_in_the_kernel",
-        "kernel",
-        """
+        "programs_in_the_kernel": """
         attempt("bpf", reached, "bpf", 0, None, 0)
         attempt("perf_event_open", reached, "perf_event_open", None, 0, -1, -1, 0)
         """,
-    ),
-    HostileCase(
-        "faults_in_user_space",
-        "kernel",
-        """
+        "faults_in_user_space": """
         attempt("userfaultfd", reached, "userfaultfd", 0x80000)
         attempt("of user space only", reached, "userfaultfd", 0x80001)
         """,
-    ),
-    HostileCase(
-        "compare_processes",
-        "kernel",
-        """
-        attempt("kcmp", reached, "kcmp", os.getpid(), os.getpid(), 0, 0, 0)
-        """,
-    ),
-    HostileCase(
-        "predictable_addresses",
-        "kernel",
-        """
+        "compare_processes": 'attempt("kcmp", reached, "kcmp", os.getpid(), os.getpid(), 0, 0, 0)',
+        "predictable_addresses": """
         def ask(bits):
             call("personality", bits)
             return call("personality", 0xFFFFFFFF) & bits == bits
@@ -52,28 +27,16 @@ KERNEL_CASES = (
         attempt("no random addresses", ask, 0x40000)
         attempt("all that is readable can be run", ask, 0x400000)
         """,
-    ),
-    HostileCase(
-        "files_by_handle",
-        "kernel",
-        """
+        "files_by_handle": """
         # the root folder of the file system that the working folder lies on
         handle = struct.pack("<IiII", 8, 1, 2, 0)
         attempt("open", reached, "open_by_handle_at", os.open(".", os.O_RDONLY), handle, os.O_RDONLY)
         """,
-    ),
-    HostileCase(
-        "watch_file_systems",
-        "kernel",
-        """
+        "watch_file_systems": """
         for flags in (0, 0x200):
             attempt(f"fanotify {flags:#x}", reached, "fanotify_init", flags, 0)
         """,
-    ),
-    HostileCase(
-        "rights_of_an_administrator",
-        "kernel",
-        """
+        "rights_of_an_administrator": """
         # each fails over its arguments where it is allowed, and changes nothing
         attempt("the name of the machine", reached, "sethostname", None, -1)
         attempt("modules", reached, "finit_module", -1, b"", 0)
@@ -82,34 +45,14 @@ KERNEL_CASES = (
         attempt("ports", reached, "iopl", 3)
         attempt("some ports", reached, "ioperm", 0x80, 1, 1)
         """,
-    ),
-    HostileCase(
-        "log_of_the_kernel",
-        "kernel",
-        """
-        attempt("its size", reached, "syslog", 10, None, 0)
-        """,
-    ),
-    HostileCase(
-        "typing_into_a_terminal",
-        "kernel",
-        """
+        "log_of_the_kernel": 'attempt("its size", reached, "syslog", 10, None, 0)',
+        "typing_into_a_terminal": """
         import fcntl
         for descriptor in (0, 1, 2):
             attempt(f"descriptor {descriptor}", lambda: fcntl.ioctl(descriptor, 0x5412, b" ") is not None)
         """,
-    ),
-    HostileCase(
-        "calls_of_x32",
-        "kernel",
-        """
-        attempt("x32", reached, "x32_getpid")
-        """,
-    ),
-    HostileCase(
-        "calls_of_32_bits",
-        "kernel",
-        """
+        "calls_of_x32": 'attempt("x32", reached, "x32_getpid")',
+        "calls_of_32_bits": """
         import mmap
 
         def enter():
@@ -124,12 +67,6 @@ KERNEL_CASES = (
         else:
             say("TRIED", "nothing: this machine has no such calls")
         """,
-    ),
-    HostileCase(
-        "where_memory_lies",
-        "kernel",
-        """
-        attempt("move_pages", reached, "move_pages", 0, 0, None, None, None, 0)
-        """,
-    ),
+        "where_memory_lies": 'attempt("move_pages", reached, "move_pages", 0, 0, None, None, None, 0)',
+    },
 )

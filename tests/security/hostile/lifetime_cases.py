@@ -1,7 +1,7 @@
 """Programs that want to stay after their end, or never to come to it."""
 
 from graftline.sandbox.base import Verdict
-from tests.security.hostile.cases import BY_THE_WALL_CLOCK, HostileCase
+from tests.security.hostile.cases import BY_THE_WALL_CLOCK, HostileCase, in_group
 
 _STAY = """
 def stay():
@@ -15,11 +15,10 @@ def stay():
 """
 _ENDLESS = (Verdict.CPU_TIMEOUT, *BY_THE_WALL_CLOCK)
 
-LIFETIME_CASES = (
-    HostileCase(
-        "daemon",
-        "lifetime",
-        """
+LIFETIME_CASES = in_group(
+    "lifetime",
+    {
+        "daemon": """
         if os.fork() == 0:
             os.setsid()
             LIBC.prctl(1, 0, 0, 0, 0)
@@ -31,12 +30,7 @@ LIFETIME_CASES = (
         time.sleep(0.3)
         say("TRIED", "left a process that nobody is the parent of")
         """,
-        shared=_STAY,
-    ),
-    HostileCase(
-        "daemon_of_another_program",
-        "lifetime",
-        """
+        "daemon_of_another_program": """
         if os.fork() == 0:
             try:
                 os.setsid()
@@ -47,11 +41,8 @@ LIFETIME_CASES = (
         time.sleep(0.3)
         say("TRIED", "left a process that runs another program")
         """,
-    ),
-    HostileCase(
-        "daemon_that_holds_the_output",
-        "lifetime",
-        """
+        "daemon_that_holds_the_output": HostileCase(
+            """
         if os.fork() == 0:
             os.setsid()
             rename()
@@ -59,12 +50,9 @@ LIFETIME_CASES = (
             os._exit(0)
         say("TRIED", "left a process that may go on to print")
         """,
-        ends=BY_THE_WALL_CLOCK,
-    ),
-    HostileCase(
-        "stopped_daemon",
-        "lifetime",
-        """
+            ends=BY_THE_WALL_CLOCK,
+        ),
+        "stopped_daemon": """
         child = os.fork()
         if child == 0:
             os.setsid()
@@ -78,12 +66,8 @@ LIFETIME_CASES = (
         time.sleep(0.2)
         say("TRIED", "left a stopped process")
         """,
-    ),
-    HostileCase(
         # whoever kills one of them finds the next one already there
-        "relay",
-        "lifetime",
-        """
+        "relay": """
         if os.fork() == 0:
             rename()
             for _ in range(300):
@@ -95,11 +79,7 @@ LIFETIME_CASES = (
         time.sleep(0.1)
         say("TRIED", "left a process that becomes another one all the time")
         """,
-    ),
-    HostileCase(
-        "child_of_the_parent",
-        "lifetime",
-        """
+        "child_of_the_parent": """
         try:
             if call("clone", 0x8000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
                 stay()
@@ -107,12 +87,7 @@ LIFETIME_CASES = (
         except OSError as error:
             say("BLOCKED", error)
         """,
-        shared=_STAY,
-    ),
-    HostileCase(
-        "timer_after_the_end",
-        "lifetime",
-        """
+        "timer_after_the_end": """
         def late(number, frame):
             try:
                 os.truncate(FACTS["bait"], 0)
@@ -129,11 +104,7 @@ LIFETIME_CASES = (
             os._exit(0)
         say("TRIED", "left a process that does something later")
         """,
-    ),
-    HostileCase(
-        "two_daemons_and_a_bomb",
-        "lifetime",
-        """
+        "two_daemons_and_a_bomb": """
         for _ in range(2):
             if os.fork() == 0:
                 os.setsid()
@@ -150,12 +121,8 @@ LIFETIME_CASES = (
             say("BLOCKED", error)
         say("TRIED", "left many processes")
         """,
-        shared=_STAY,
-    ),
-    HostileCase(
-        "deaf_to_signals",
-        "lifetime",
-        """
+        "deaf_to_signals": HostileCase(
+            """
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_IGN)
         end = time.monotonic() + LIMITS["wall_s"] + 4
@@ -163,13 +130,11 @@ LIFETIME_CASES = (
             pass
         say("ESCAPE", "worked on and on")
         """,
-        needs="none",
-        ends=_ENDLESS,
-    ),
-    HostileCase(
-        "work_in_turns",
-        "lifetime",
-        """
+            needs="none",
+            ends=_ENDLESS,
+        ),
+        "work_in_turns": HostileCase(
+            """
         # each of them stays below the limit of one process
         end = time.monotonic() + LIMITS["wall_s"] + 4
         while time.monotonic() < end:
@@ -182,13 +147,11 @@ LIFETIME_CASES = (
             os._exit(0)
         say("ESCAPE", "worked on and on")
         """,
-        needs="none",
-        ends=_ENDLESS,
-    ),
-    HostileCase(
-        "stop_itself",
-        "lifetime",
-        """
+            needs="none",
+            ends=_ENDLESS,
+        ),
+        "stop_itself": HostileCase(
+            """
         began = time.monotonic()
         if os.fork() == 0:
             rename()
@@ -199,7 +162,9 @@ LIFETIME_CASES = (
         is_late = time.monotonic() - began > LIMITS["wall_s"] + 3
         say("ESCAPE" if is_late else "BLOCKED", "stopped for", round(time.monotonic() - began), "s")
         """,
-        needs="none",
-        ends=BY_THE_WALL_CLOCK,
-    ),
+            needs="none",
+            ends=BY_THE_WALL_CLOCK,
+        ),
+    },
+    shared=_STAY,
 )

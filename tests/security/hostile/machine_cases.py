@@ -33,8 +33,6 @@ _SLOW = RuleAction(
 )
 _RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 _BUSY = HostileCase(
-    "busy",
-    "machine",
     """
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
@@ -43,8 +41,6 @@ _BUSY = HostileCase(
     """,
 )
 _ONE_OF_TWO = HostileCase(
-    "one_of_two",
-    "machine",
     """
     rename()
     for folder in ("/tmp", "/dev/shm", os.environ.get("TMPDIR", "/tmp")):
@@ -60,8 +56,6 @@ _ONE_OF_TWO = HostileCase(
     """,
 )
 _OTHER_OF_TWO = HostileCase(
-    "other_of_two",
-    "machine",
     """
     end = time.monotonic() + 1
     while time.monotonic() < end:

@@ -1,13 +1,13 @@
 """Programs that want more memory than they were given, or memory that outlives them."""
 
 from graftline.sandbox.base import Verdict
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import HostileCase, in_group
 
-MEMORY_CASES = (
-    HostileCase(
-        "memory_of_one_process",
-        "memory",
-        """
+MEMORY_CASES = in_group(
+    "memory",
+    {
+        "memory_of_one_process": HostileCase(
+            """
         def grow():
             pieces = []
             while len(pieces) * 32 < 2.2 * LIMITS["memory_mb"]:
@@ -16,12 +16,10 @@ MEMORY_CASES = (
 
         attempt("fill memory", grow)
         """,
-        ends=(Verdict.OUT_OF_MEMORY,),
-    ),
-    HostileCase(
-        "memory_of_many_processes",
-        "memory",
-        """
+            ends=(Verdict.OUT_OF_MEMORY,),
+        ),
+        "memory_of_many_processes": HostileCase(
+            """
         each, ends = LIMITS["memory_mb"] * 2 // 5, []
         for _ in range(6):
             reader, writer = os.pipe()
@@ -37,13 +35,11 @@ MEMORY_CASES = (
         total = each * sum(os.read(reader, 1) == b"1" for reader in ends)
         say("ESCAPE" if total > 1.5 * LIMITS["memory_mb"] else "BLOCKED", total, "MB at a time")
         """,
-        needs="full",
-        ends=(Verdict.OUT_OF_MEMORY,),
-    ),
-    HostileCase(
-        "memory_that_is_a_file",
-        "memory",
-        """
+            needs="full",
+            ends=(Verdict.OUT_OF_MEMORY,),
+        ),
+        "memory_that_is_a_file": HostileCase(
+            """
         def grow(name):
             written = 0
             while written < 1.5 * LIMITS["memory_mb"]:
@@ -58,12 +54,9 @@ MEMORY_CASES = (
         attempt("memfd_create", grow, "memfd_create")
         attempt("memfd_secret", grow, "memfd_secret")
         """,
-        ends=(Verdict.OUT_OF_MEMORY,),
-    ),
-    HostileCase(
-        "shared_memory_left_behind",
-        "memory",
-        """
+            ends=(Verdict.OUT_OF_MEMORY,),
+        ),
+        "shared_memory_left_behind": """
         LIBC.shmat.restype = ctypes.c_void_p
 
         def leave():
@@ -76,11 +69,8 @@ MEMORY_CASES = (
         attempt("semaphores", lambda: call("semget", FACTS["shared_key"], 1, 0o1600) >= 0 and TRIED)
         attempt("a queue", lambda: call("msgget", FACTS["shared_key"], 0o1600) >= 0 and TRIED)
         """,
-    ),
-    HostileCase(
-        "mapped_and_never_touched",
-        "memory",
-        """
+        "mapped_and_never_touched": HostileCase(
+            """
         import mmap
 
         def map_much():
@@ -89,23 +79,17 @@ MEMORY_CASES = (
 
         attempt("map", map_much)
         """,
-        needs="none",
-    ),
-    HostileCase(
-        "locked_memory",
-        "memory",
-        """
+            needs="none",
+        ),
+        "locked_memory": """
         def lock():
             block = ctypes.create_string_buffer(64 * MEGABYTE)
             return call("mlock", block, 64 * MEGABYTE) == 0 and "64 MB"
 
         attempt("lock", lock)
         """,
-    ),
-    HostileCase(
-        "stack_overflow",
-        "memory",
-        """
+        "stack_overflow": HostileCase(
+            """
         def descend(depth):
             # through C code, whose frames are not counted in every version
             return max([depth + 1], key=descend) if depth < 300_000 else depth
@@ -119,13 +103,10 @@ MEMORY_CASES = (
 
         attempt("descend", overflow)
         """,
-        needs="none",
-        ends=(Verdict.CRASH, Verdict.OUT_OF_MEMORY),
-    ),
-    HostileCase(
-        "spared_when_memory_is_short",
-        "memory",
-        """
+            needs="none",
+            ends=(Verdict.CRASH, Verdict.OUT_OF_MEMORY),
+        ),
+        "spared_when_memory_is_short": """
         def ask():
             before = int(held("/proc/self/oom_score_adj"))
             with open("/proc/self/oom_score_adj", "w") as stream:
@@ -134,11 +115,8 @@ MEMORY_CASES = (
 
         attempt("be spared", ask)
         """,
-    ),
-    HostileCase(
-        "deep_data",
-        "memory",
-        """
+        "deep_data": HostileCase(
+            """
         def nest():
             try:
                 json.loads("[" * 1_000_000)
@@ -151,6 +129,7 @@ MEMORY_CASES = (
 
         attempt("nest", nest)
         """,
-        needs="none",
-    ),
+            needs="none",
+        ),
+    },
 )

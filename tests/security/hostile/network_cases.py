@@ -1,6 +1,6 @@
 """Programs that want to speak to something outside: by addresses, by names, through the kernel."""
 
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import in_group
 
 _GREET = """
 def greet(address, family=socket.AF_INET, protocol=0):
@@ -11,30 +11,17 @@ def greet(address, family=socket.AF_INET, protocol=0):
     return "connected"
 """
 
-NETWORK_CASES = (
-    HostileCase(
-        "tcp_loopback",
-        "network",
-        """
+NETWORK_CASES = in_group(
+    "network",
+    {
+        "tcp_loopback": """
         for address in ("127.0.0.1", "0.0.0.0", "localhost"):
             attempt(address, greet, address)
         attempt("mapped address", greet, "::ffff:127.0.0.1", socket.AF_INET6)
         """,
-        shared=_GREET,
-    ),
-    # two ways of TCP that rules for `connect` have been known to forget
-    HostileCase(
-        "tcp_multipath",
-        "network",
-        """
-        attempt("connect", greet, "127.0.0.1", socket.AF_INET, 262)
-        """,
-        shared=_GREET,
-    ),
-    HostileCase(
-        "tcp_fast_open",
-        "network",
-        """
+        # two ways of TCP that rules for `connect` have been known to forget
+        "tcp_multipath": 'attempt("connect", greet, "127.0.0.1", socket.AF_INET, 262)',
+        "tcp_fast_open": """
         def greet():
             with socket.socket() as link:
                 link.settimeout(2)
@@ -43,11 +30,7 @@ NETWORK_CASES = (
 
         attempt("connect while sending", greet)
         """,
-    ),
-    HostileCase(
-        "udp_datagram",
-        "network",
-        """
+        "udp_datagram": """
         def send():
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
                 link.sendto(MARKER.encode(), ("127.0.0.1", FACTS["udp_port"]))
@@ -55,22 +38,14 @@ NETWORK_CASES = (
 
         attempt("a datagram", send)
         """,
-    ),
-    HostileCase(
-        "name_lookup",
-        "network",
-        """
+        "name_lookup": """
         def look_up():
             signal.alarm(3)
             return socket.getaddrinfo("example.com", 80)[0][4]
 
         attempt("look up a name", look_up)
         """,
-    ),
-    HostileCase(
-        "unix_socket_by_path",
-        "network",
-        """
+        "unix_socket_by_path": """
         def connect(kind):
             with socket.socket(socket.AF_UNIX, kind) as link:
                 link.settimeout(2)
@@ -80,11 +55,7 @@ NETWORK_CASES = (
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
             attempt(kind.name, connect, kind)
         """,
-    ),
-    HostileCase(
-        "unix_socket_by_abstract_name",
-        "network",
-        """
+        "unix_socket_by_abstract_name": """
         def connect():
             with socket.socket(socket.AF_UNIX) as link:
                 link.settimeout(2)
@@ -93,11 +64,7 @@ NETWORK_CASES = (
 
         attempt("connect", connect)
         """,
-    ),
-    HostileCase(
-        "descriptor_to_the_machine",
-        "network",
-        """
+        "descriptor_to_the_machine": """
         def hand_over():
             with socket.socket(socket.AF_UNIX) as link, open(MARKER, "w") as own:
                 link.connect("\\0" + FACTS["abstract_name"])
@@ -106,11 +73,7 @@ NETWORK_CASES = (
 
         attempt("hand a descriptor to a process outside", hand_over)
         """,
-    ),
-    HostileCase(
-        "raw_sockets",
-        "network",
-        """
+        "raw_sockets": """
         def make(*arguments):
             socket.socket(*arguments).close()
             return "made"
@@ -119,34 +82,22 @@ NETWORK_CASES = (
         attempt("raw, version 6", make, socket.AF_INET6, socket.SOCK_RAW, 58)
         attempt("packets", make, 17, socket.SOCK_RAW, 0x0300)
         """,
-    ),
-    HostileCase(
-        "interfaces",
-        "network",
-        """
+        "interfaces": """
         def seen():
             return [name for _, name in socket.if_nameindex() if name != "lo"]
 
         attempt("ask the kernel", seen)
         attempt("ask the file system", lambda: [name for name in os.listdir("/sys/class/net") if name != "lo"])
         """,
-    ),
-    HostileCase(
         # no network namespace covers it: it reaches the host of a virtual machine
-        "virtual_machine_sockets",
-        "network",
-        """
+        "virtual_machine_sockets": """
         def make():
             socket.socket(40, socket.SOCK_STREAM).close()
             return "made"
 
         attempt("AF_VSOCK", make)
         """,
-    ),
-    HostileCase(
-        "kernel_cryptography",
-        "network",
-        """
+        "kernel_cryptography": """
         def make():
             with socket.socket(38, socket.SOCK_SEQPACKET) as link:
                 link.bind(("hash", "sha256"))
@@ -154,5 +105,6 @@ NETWORK_CASES = (
 
         attempt("AF_ALG", make)
         """,
-    ),
+    },
+    shared=_GREET,
 )

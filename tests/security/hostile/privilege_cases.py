@@ -1,6 +1,6 @@
 """Programs that want more rights than they were given, or a view of the machine of their own making."""
 
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import in_group
 
 _NAMESPACES = """
 NAMESPACES = {"users": 1 << 28, "mounts": 1 << 17, "processes": 1 << 29, "network": 1 << 30, "ipc": 1 << 27,
@@ -16,20 +16,14 @@ def capabilities():
 
 """
 
-PRIVILEGE_CASES = (
-    HostileCase(
-        "new_namespaces",
-        "privileges",
-        """
+PRIVILEGE_CASES = in_group(
+    "privileges",
+    {
+        "new_namespaces": """
         for name, flag in NAMESPACES.items():
             attempt(f"unshare {name}", reached, "unshare", flag)
         """,
-        shared=_NAMESPACES,
-    ),
-    HostileCase(
-        "child_in_a_new_namespace",
-        "privileges",
-        """
+        "child_in_a_new_namespace": """
         def clone(flag):
             if call("clone", flag | signal.SIGCHLD, 0, 0, 0, 0) == 0:
                 os._exit(0)
@@ -45,12 +39,7 @@ PRIVILEGE_CASES = (
             attempt(f"clone {name}", clone, NAMESPACES[name])
             attempt(f"clone3 {name}", clone3, NAMESPACES[name])
         """,
-        shared=_NAMESPACES,
-    ),
-    HostileCase(
-        "namespaces_of_others",
-        "privileges",
-        """
+        "namespaces_of_others": """
         def enter(pid, name):
             return reached("setns", os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), 0)
 
@@ -58,11 +47,7 @@ PRIVILEGE_CASES = (
             for name in ("user", "mnt", "pid", "net"):
                 attempt(f"{name} of {pid}", enter, pid, name)
         """,
-    ),
-    HostileCase(
-        "mount",
-        "privileges",
-        """
+        "mount": """
         os.mkdir("m")
 
         def mount():
@@ -75,39 +60,23 @@ PRIVILEGE_CASES = (
         attempt("a copy of the tree", reached, "open_tree", -100, b"/", 1)
         attempt("take one away", reached, "umount2", f"/{MARKER}".encode(), 0)
         """,
-    ),
-    HostileCase(
-        "another_root",
-        "privileges",
-        """
+        "another_root": """
         os.mkdir("m")
         attempt("chroot", reached, "chroot", b"m")
         attempt("pivot_root", reached, "pivot_root", f"/{MARKER}".encode(), f"/{MARKER}".encode())
         """,
-    ),
-    HostileCase(
-        "make_devices",
-        "privileges",
-        """
+        "make_devices": """
         # memory of zeros, and what is no device at all
         attempt("character", lambda: os.mknod("zero", 0o20600, os.makedev(1, 5)) or "made")
         attempt("block", lambda: os.mknod("block", 0o60600, os.makedev(1, 5)) or "made")
         """,
-    ),
-    HostileCase(
-        "open_devices",
-        "privileges",
-        """
+        "open_devices": """
         for name in ("vda", "sda", "nvme0n1", "dm-0", "loop0", "loop-control", "kvm", "mem", "port", "kmsg", "fuse",
                      "net/tun", "ptmx", "tty", "tty0", "console", "vsock", "vhost-vsock", "vhost-net", "userfaultfd",
                      "btrfs-control", "dri/card0", "nvidiactl", "input/event0", "hugepages", "cuse", "uinput"):
             attempt(name, opened, f"/dev/{name}")
         """,
-    ),
-    HostileCase(
-        "become_root",
-        "privileges",
-        """
+        "become_root": """
         def become():
             os.setresuid(0, 0, 0)
             return capabilities()
@@ -121,13 +90,8 @@ PRIVILEGE_CASES = (
         attempt("by asking for them", raised)
         attempt("other groups", lambda: os.setgroups([0]) or "set")
         """,
-        shared=_CAPABILITIES,
-    ),
-    HostileCase(
         # a new program of user 0 gets back what its bounding set holds, "no new privileges" or not
-        "capabilities_by_starting_a_program",
-        "privileges",
-        """
+        "capabilities_by_starting_a_program": """
         look = '''if True:
             lines = open("/proc/self/status").read().splitlines()
             rights = [line.split()[1] for line in lines if line.startswith(("CapEff", "CapPrm"))]
@@ -139,11 +103,7 @@ PRIVILEGE_CASES = (
 
         attempt("start one", start)
         """,
-    ),
-    HostileCase(
-        "raise_limits",
-        "privileges",
-        """
+        "raise_limits": """
         import resource
 
         def raised(number):
@@ -159,11 +119,7 @@ PRIVILEGE_CASES = (
         for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "MSGQUEUE", "NOFILE", "NPROC"):
             attempt(name, raised, getattr(resource, f"RLIMIT_{name}"))
         """,
-    ),
-    HostileCase(
-        "confinement_is_for_good",
-        "privileges",
-        """
+        "confinement_is_for_good": """
         def prctl(*arguments):
             return LIBC.prctl(*arguments, *[0] * (5 - len(arguments)))
 
@@ -172,11 +128,7 @@ PRIVILEGE_CASES = (
         attempt("take it back", lambda: prctl(38, 0) == 0 or prctl(22, 0) == 0)
         attempt("keep rights over a change of user", lambda: prctl(47, 2, 21) == 0 and "ambient")
         """,
-    ),
-    HostileCase(
-        "settings_of_the_kernel",
-        "privileges",
-        """
+        "settings_of_the_kernel": """
         # opened, never written
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname",
                      "/proc/sys/kernel/randomize_va_space", "/proc/sys/vm/drop_caches", "/proc/sys/vm/overcommit_memory",
@@ -184,11 +136,7 @@ PRIVILEGE_CASES = (
                      "/sys/kernel/mm/ksm/run", "/sys/power/state", "/sys/kernel/uevent_helper", "/sys/module"):
             attempt(path, opened, path, os.O_WRONLY)
         """,
-    ),
-    HostileCase(
-        "control_groups",
-        "privileges",
-        """
+        "control_groups": """
         top = "/sys/fs/cgroup"
         places = {top}
         try:
@@ -202,11 +150,7 @@ PRIVILEGE_CASES = (
                 attempt(f"{place}/{name}", opened, f"{place}/{name}", os.O_WRONLY)
             attempt(place, lambda: os.mkdir(f"{place}/{MARKER}") or "made")
         """,
-    ),
-    HostileCase(
-        "memory_of_the_kernel",
-        "privileges",
-        """
+        "memory_of_the_kernel": """
         def addresses():
             return any(int(line.split()[0], 16) for line in held("/proc/kallsyms").splitlines()[:50])
 
@@ -214,11 +158,7 @@ PRIVILEGE_CASES = (
             attempt(path, opened, path)
         attempt("addresses", addresses)
         """,
-    ),
-    HostileCase(
-        "core_file",
-        "privileges",
-        """
+        "core_file": """
         import resource
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
@@ -230,5 +170,6 @@ PRIVILEGE_CASES = (
         for name in found:
             os.unlink(name)
         """,
-    ),
+    },
+    shared=_NAMESPACES + _CAPABILITIES,
 )

@@ -1,12 +1,11 @@
 """Programs that want to multiply, to reach other processes, or to have more of the processors."""
 
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import HostileCase, in_group
 
-PROCESS_CASES = (
-    HostileCase(
-        "fork_bomb",
-        "processes",
-        """
+PROCESS_CASES = in_group(
+    "processes",
+    {
+        "fork_bomb": """
         children = 0
         try:
             while children < 250:
@@ -19,11 +18,7 @@ PROCESS_CASES = (
         if children > 2 * LIMITS["processes"]:
             say("ESCAPE", children, "children")
         """,
-    ),
-    HostileCase(
-        "thread_bomb",
-        "processes",
-        """
+        "thread_bomb": """
         import threading
         threading.stack_size(1 << 16)
         threads = 0
@@ -37,11 +32,7 @@ PROCESS_CASES = (
             say("ESCAPE", threads, "threads")
         os._exit(0)
         """,
-    ),
-    HostileCase(
-        "kill_everything",
-        "processes",
-        """
+        "kill_everything": """
         if is_apart():
             try:
                 os.kill(-1, signal.SIGKILL)
@@ -53,11 +44,7 @@ PROCESS_CASES = (
             # never into a machine: whether it could is seen on the victim
             attempt("a process of the machine", lambda: os.kill(VICTIM, 0) or "may be killed")
         """,
-    ),
-    HostileCase(
-        "kill_the_parent",
-        "processes",
-        """
+        "kill_the_parent": """
         if PARENT == 0:
             say("BLOCKED", "the parent is outside")
         elif is_apart():
@@ -70,11 +57,7 @@ PROCESS_CASES = (
         else:
             attempt("the parent", lambda: os.kill(PARENT, 0) or "may be killed")
         """,
-    ),
-    HostileCase(
-        "signal_a_stranger",
-        "processes",
-        """
+        "signal_a_stranger": """
         def by_descriptor():
             return call("pidfd_send_signal", call("pidfd_open", VICTIM, 0), signal.SIGUSR1, None, 0) == 0
 
@@ -83,11 +66,7 @@ PROCESS_CASES = (
         attempt("by descriptor", by_descriptor)
         attempt("its group", lambda: os.killpg(VICTIM, signal.SIGUSR2) or "sent")
         """,
-    ),
-    HostileCase(
-        "trace_others",
-        "processes",
-        """
+        "trace_others": """
         def seize(pid):
             # attached, not stopped; it is let go when this process ends
             return call("ptrace", 0x4206, pid, 0, 0) == 0 and "attached"
@@ -95,11 +74,7 @@ PROCESS_CASES = (
         for pid in {VICTIM, PARENT} - {0}:
             attempt(f"trace {pid}", seize, pid)
         """,
-    ),
-    HostileCase(
-        "memory_of_others",
-        "processes",
-        """
+        "memory_of_others": """
         def touched(name, pid):
             local = ctypes.create_string_buffer(8)
             here, there = struct.pack("PN", ctypes.addressof(local), 8), struct.pack("PN", 4096, 8)
@@ -111,11 +86,7 @@ PROCESS_CASES = (
                 attempt(f"{name} {pid}", touched, name, pid)
             attempt(f"memory of {pid} as a file", opened, f"/proc/{pid}/mem", os.O_RDWR)
         """,
-    ),
-    HostileCase(
-        "descriptors_of_others",
-        "processes",
-        """
+        "descriptors_of_others": """
         def take(pid):
             descriptor = call("pidfd_open", pid, 0)
             return [number for number in range(3) if call("pidfd_getfd", descriptor, number, 0) >= 0]
@@ -124,11 +95,8 @@ PROCESS_CASES = (
             attempt(f"take those of {pid}", take, pid)
             attempt(f"open those of {pid}", lambda: listed(f"/proc/{pid}/fd")[:3])
         """,
-    ),
-    HostileCase(
-        "see_others",
-        "processes",
-        """
+        "see_others": HostileCase(
+            """
         def seen():
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 if FACTS["victim_word"].encode() in held(f"/proc/{pid}/cmdline"):
@@ -137,12 +105,9 @@ PROCESS_CASES = (
         attempt("its command line", lambda: FACTS["victim_word"].encode() in held(f"/proc/{VICTIM}/cmdline"))
         attempt("the list of processes", seen)
         """,
-        needs="namespaces",
-    ),
-    HostileCase(
-        "higher_priority",
-        "processes",
-        """
+            needs="namespaces",
+        ),
+        "higher_priority": """
         def nicer():
             os.setpriority(os.PRIO_PROCESS, 0, -5)
             return os.getpriority(os.PRIO_PROCESS, 0) < 0
@@ -155,11 +120,7 @@ PROCESS_CASES = (
         attempt("real time", real_time)
         attempt("real time at the disk", lambda: call("ioprio_set", 1, 0, 1 << 13 | 4) == 0)
         """,
-    ),
-    HostileCase(
-        "more_cores",
-        "processes",
-        """
+        "more_cores": """
         import resource
         began = time.monotonic()
         for _ in range(LIMITS["cores"] + 1):
@@ -177,5 +138,5 @@ PROCESS_CASES = (
         cores = (used.ru_utime + used.ru_stime) / (time.monotonic() - began)
         say("ESCAPE" if cores > 1.3 * LIMITS["cores"] else "BLOCKED", f"{cores:.2f} cores at a time")
         """,
-    ),
+    },
 )

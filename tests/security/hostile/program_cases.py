@@ -1,6 +1,6 @@
 """Programs that want to run other programs: those of the machine, or some that they have written themselves."""
 
-from tests.security.hostile.cases import HostileCase
+from tests.security.hostile.cases import HostileCase, in_group
 
 _TINY = """
 def tiny_program():
@@ -24,21 +24,16 @@ def copied_library():
 
 """
 
-PROGRAM_CASES = (
-    HostileCase(
-        "programs_of_the_machine",
-        "programs",
-        """
+PROGRAM_CASES = in_group(
+    "programs",
+    {
+        "programs_of_the_machine": """
         for name in ("sh", "bash", "busybox", "perl", "env", "ls", "cat", "gcc", "cc", "git", "curl", "wget", "ssh", "su",
                      "sudo", "mount", "unshare", "bwrap", "docker", "systemd-run", "gdb"):
             for folder in ("/bin", "/usr/local/bin"):
                 attempt(f"{folder}/{name}", lambda: f"ran, {runs(f'{folder}/{name}', '--version')}")
         """,
-    ),
-    HostileCase(
-        "shell_of_the_standard_library",
-        "programs",
-        """
+        "shell_of_the_standard_library": """
         def shell():
             with os.popen("echo $((20 + 3))") as stream:
                 return "23" in stream.read()
@@ -46,11 +41,7 @@ PROGRAM_CASES = (
         attempt("os.system", lambda: os.system("exit 42") == 42 << 8)
         attempt("os.popen", shell)
         """,
-    ),
-    HostileCase(
-        "own_program",
-        "programs",
-        """
+        "own_program": """
         for folder in (".", "/tmp", "/dev/shm", "/var/tmp"):
             path = f"{folder}/{MARKER}-program"
 
@@ -64,12 +55,7 @@ PROGRAM_CASES = (
             if os.path.exists(path):
                 os.unlink(path)
         """,
-        shared=_TINY,
-    ),
-    HostileCase(
-        "own_program_in_memory",
-        "programs",
-        """
+        "own_program_in_memory": """
         def start():
             descriptor = call("memfd_create", MARKER.encode(), 0)
             os.write(descriptor, tiny_program())
@@ -77,12 +63,7 @@ PROGRAM_CASES = (
 
         attempt("start it", start)
         """,
-        shared=_TINY,
-    ),
-    HostileCase(
-        "own_script",
-        "programs",
-        """
+        "own_script": """
         def start():
             with open("script", "w") as stream:
                 stream.write(f"#!{sys.executable} -IS\\nraise SystemExit(42)\\n")
@@ -91,12 +72,9 @@ PROGRAM_CASES = (
 
         attempt("start it", start)
         """,
-    ),
-    HostileCase(
         # the loader reads a program and is itself what may be run
-        "own_program_by_the_loader",
-        "programs",
-        """
+        "own_program_by_the_loader": HostileCase(
+            """
         def start(loader):
             for source in (os.path.realpath(sys.executable), "/usr/bin/true", "/usr/bin/env"):
                 if os.path.exists(source) and os.path.getsize(source) < 8 * MEGABYTE:
@@ -111,23 +89,16 @@ PROGRAM_CASES = (
         for loader in ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-linux.so.2"):
             attempt(loader, start, loader)
         """,
-        needs="namespaces",
-        feature="no_exec",
-    ),
-    HostileCase(
-        "own_library",
-        "programs",
-        """
-        attempt("load it", lambda: ctypes.CDLL(copied_library()) is not None)
-        """,
-        shared=_LIBRARY,
-        needs="namespaces",
-        feature="no_exec",
-    ),
-    HostileCase(
-        "own_library_before_others",
-        "programs",
-        """
+            needs="namespaces",
+            feature="no_exec",
+        ),
+        "own_library": HostileCase(
+            'attempt("load it", lambda: ctypes.CDLL(copied_library()) is not None)',
+            needs="namespaces",
+            feature="no_exec",
+        ),
+        "own_library_before_others": HostileCase(
+            """
         def start():
             path = copied_library()
             # the loader leaves what it could not finish: what counts is a part that can be run
@@ -137,14 +108,11 @@ PROGRAM_CASES = (
 
         attempt("start a program with it", start)
         """,
-        shared=_LIBRARY,
-        needs="namespaces",
-        feature="no_exec",
-    ),
-    HostileCase(
-        "written_and_mapped_to_be_run",
-        "programs",
-        """
+            needs="namespaces",
+            feature="no_exec",
+        ),
+        "written_and_mapped_to_be_run": HostileCase(
+            """
         import mmap
 
         def map_it():
@@ -156,16 +124,16 @@ PROGRAM_CASES = (
 
         attempt("map", map_it)
         """,
-        needs="namespaces",
-        feature="no_exec",
-    ),
-    HostileCase(
-        "program_with_the_rights_of_its_owner",
-        "programs",
-        """
+            needs="namespaces",
+            feature="no_exec",
+        ),
+        "program_with_the_rights_of_its_owner": HostileCase(
+            """
         for path in ("/bin/su", "/bin/mount", "/usr/bin/passwd", "/usr/bin/newgrp", "/usr/bin/sudo", "/usr/bin/chsh"):
             attempt(path, lambda: os.stat(path).st_mode & 0o6000 and os.access(path, os.X_OK) and "may be started")
         """,
-        needs="namespaces",
-    ),
+            needs="namespaces",
+        ),
+    },
+    shared=_TINY + _LIBRARY,
 )

@@ -12,7 +12,7 @@ from tests.security.hostile.facts import Host
 from tests.security.hostile.judging import Outcome
 from tests.security.hostile.suite import PROGRAMS
 
-PLAIN = HostileCase("plain", "group", "")
+PLAIN = HostileCase("")
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_a_jail_that_hands_its_environment_over_is_told_of(host: Host) -> None:
 
 
 def test_what_a_case_leaves_to_the_next_one_is_told_of(host: Host, tmp_path: Path) -> None:
-    case = HostileCase("leaves", "files", "open('other', 'w').close()\nsay('TRIED', 'left one')\n", needs="none")
+    case = HostileCase("open('other', 'w').close()\nsay('TRIED', 'left one')\n", "leaves", "files", "none")
     outcome = JailBench("bare", lambda: BareJail(folder=tmp_path), host).outcome(case)
     detail = "left behind: the working folder of the next case holds ['other']"
     assert outcome == Outcome("bare", "leaves", "files", "escaped", detail)
 
 
 def test_a_broken_program_is_not_taken_for_one_that_was_contained(host: Host) -> None:
-    case = HostileCase("broken", "files", "attempt('it', lambda: no_such_name)\n")
+    case = HostileCase("attempt('it', lambda: no_such_name)\n")
     outcome = JailBench("bare", BareJail, host).outcome(case)
     assert (outcome.status, outcome.detail) == (
         "not run",
@@ -63,4 +63,4 @@ def test_a_broken_program_is_not_taken_for_one_that_was_contained(host: Host) ->
 
 def test_a_jail_that_fails_has_not_contained_anything(host: Host) -> None:
     outcome = JailBench("broken", BrokenJail, host).outcome(PLAIN)
-    assert outcome == Outcome("broken", "plain", "group", "not run", "SandboxError: broken jail: always")
+    assert outcome == Outcome("broken", "plain", "machine", "not run", "SandboxError: broken jail: always")

@@ -8,8 +8,8 @@ from tests.security.hostile.bare_jail import end
 from tests.security.hostile.cases import CASE_LIMITS, HostileCase
 from tests.security.hostile.judging import Judgment, Status, at_level, judge_end
 
-PLAIN = HostileCase("plain", "group", "")
-ENDLESS = HostileCase("endless", "group", "", ends=(Verdict.CPU_TIMEOUT,))
+PLAIN = HostileCase("")
+ENDLESS = HostileCase("", ends=(Verdict.CPU_TIMEOUT,))
 
 
 @pytest.mark.parametrize(
@@ -66,25 +66,25 @@ ENDLESS = HostileCase("endless", "group", "", ends=(Verdict.CPU_TIMEOUT,))
             Judgment("escaped", "65551 bytes of stdout were kept"),
         ),
         (
-            HostileCase("keeps", "group", "", keeps=b"\xff\x00"),
+            HostileCase("", keeps=b"\xff\x00"),
             end(b"RAN \n\xef\xbf\xbd\nTRIED a\n"),
             [],
             Judgment("escaped", "what it printed came out altered"),
         ),
         (
-            HostileCase("keeps", "group", "", keeps=b"\xff\x00"),
+            HostileCase("", keeps=b"\xff\x00"),
             end(b"RAN \nTRIED a\n", b"\xff\x00\n"),
             [],
             Judgment("contained", "tried: a"),
         ),
         (
-            HostileCase("is_cut", "group", "", is_cut=True),
+            HostileCase("", is_cut=True),
             end(b"RAN \nTRIED a\n"),
             [],
             Judgment("escaped", "its output was cut, and nothing says so"),
         ),
         (
-            HostileCase("is_cut", "group", "", is_cut=True),
+            HostileCase("", is_cut=True),
             end(b"RAN \nTRIED a\n", is_truncated=True),
             [],
             Judgment("contained", "tried: a"),
