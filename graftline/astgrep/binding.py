@@ -47,11 +47,7 @@ class Node:
 
     @property
     def children(self) -> list["Node"]:
-        """The nodes below, made on first use.
-
-        Raises:
-            DataError: they are nested deeper than is safe.
-        """
+        """The nodes below, made on first use; DataError if they are nested deeper than is safe."""
         if self._children is None:
             handles = self.handle.children()
             if handles and self.depth >= MAX_DEPTH:
@@ -110,8 +106,7 @@ def is_unicode(text: str) -> bool:
 def parse(text: str, language: Language) -> Tree:
     """Return the syntax tree of `text`.
 
-    Raises:
-        DataError: `text` is longer or nested deeper than is safe, or is not valid Unicode.
+    DataError if `text` is longer or nested deeper than is safe, or is not valid Unicode.
     """
     tree = outline(text, language)
     for _ in tree.root.walk():
@@ -122,8 +117,7 @@ def parse(text: str, language: Language) -> Tree:
 def outline(text: str, language: Language) -> Tree:
     """Return the tree as `parse` does, for callers that visit parts of it: too deep a nesting is found on the visit.
 
-    Raises:
-        DataError: `text` is longer than is safe, or is not valid Unicode.
+    DataError if `text` is longer than is safe, or is not valid Unicode.
     """
     if len(text) > MAX_SOURCE_CHARACTERS:
         raise DataError(f"source of {len(text)} characters; at most {MAX_SOURCE_CHARACTERS} are parsed")
@@ -174,11 +168,7 @@ def captures_of(root: Node, rule: dict[str, Any], names: Sequence[str]) -> dict[
 
 @cache
 def executable() -> Path:
-    """Return the ast-grep executable that was installed with the library.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the ast-grep executable that was installed with the library; ConfigError if there is none."""
     beside = Path(sys.executable).with_name("ast-grep")
     path = beside if beside.exists() else shutil.which("ast-grep")
     if not path:

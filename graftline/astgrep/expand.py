@@ -60,10 +60,8 @@ def replacements(source: Source, rule: Mapping[str, Any]) -> list[tuple[int, int
     """Return start, end (characters) and new text of what `ast-grep scan --update-all` replaces by `rule`.
 
     `rule` is that of `action.rule_of`. Of matches that overlap only the first in the order of the text counts.
-
-    Raises:
-        InvalidActionError: ast-grep refuses the rule.
-        BeyondBindingError: the binding would answer differently than ast-grep.
+    InvalidActionError if ast-grep refuses the rule. BeyondBindingError if the binding would answer differently than
+    ast-grep.
     """
     fix = rule["fix"]
     expansions = dict(fix) if isinstance(fix, dict) else {"template": fix}

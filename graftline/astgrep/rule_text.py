@@ -46,8 +46,7 @@ _LONGEST_MESSAGE = 500
 def rule_action(text: str, source: str = "rule") -> tuple[RuleAction, Language | None]:
     """Return the action of a rule file, and the language that it names; `source` stands before every fault.
 
-    Raises:
-        DataError: `text` is not one rule with one fix, or says what an action cannot.
+    DataError if `text` is not one rule with one fix, or says what an action cannot.
     """
     if len(text) > MAX_RULE:
         raise DataError(f"{source}: is a rule file of {len(text)} characters; at most {MAX_RULE} are read")

@@ -61,8 +61,7 @@ class Change:
     def between(cls, before: str, after: str, language: Language) -> "Change":
         """Parse both and compare them.
 
-        Raises:
-            DataError: a text cannot be parsed within the bounds of `parse`; also when more of a tree is looked at.
+        DataError if a text cannot be parsed within the bounds of `parse`; also when more of a tree is looked at.
         """
         return cls(outline(before, language), outline(after, language))
 

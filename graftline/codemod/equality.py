@@ -52,8 +52,7 @@ def normalize_whitespace(text: str) -> str:
 def compare_texts(text: str, target: str, language: Language) -> Level:
     """Return how equal `text` is to `target`: exact, blanks, tree or none.
 
-    Raises:
-        DataError: one of the two cannot be parsed at all (see `parse`).
+    DataError if one of the two cannot be parsed at all (see `parse`).
     """
     if text == target:
         return Level.EXACT

@@ -78,8 +78,7 @@ class Measures:
 def grade(before: str, text: str, target: str, language: Language, passes_tests: bool = False) -> Grade:
     """Return how far `text` came from `before` towards `target`; `passes_tests` says that the task's own tests pass.
 
-    Raises:
-        DataError: one of the three cannot be parsed at all.
+    DataError if one of the three cannot be parsed at all.
     """
     level = compare_texts(text, target, language)
     if level.is_verified:
@@ -111,9 +110,6 @@ def measure(
     """Return the measures of `action`, whose application to `text` gave `result`.
 
     `own` is the text that the task starts from, which is not foreign to it.
-
-    Raises:
-        SandboxError: the sandbox failed, or ran into the wall clock.
     """
     if result.verdict is not Verdict.OK:
         return Measures()

@@ -90,12 +90,8 @@ class History:
     def read(cls, folder: Path, span: str = "", limit: int = 1_000) -> "History":
         """Return the newest `limit` commits of `span` (`A..B`, or a commit for all up to it; the current one if empty).
 
-        Only those count that change files below `folder`.
-
-        Raises:
-            DataError: `folder` is in no repository, or `span` names no commits of it.
-            ConfigError: git is not installed.
-            BoundaryError: git cannot read it.
+        Only those count that change files below `folder`. DataError if `folder` is in no repository, or `span` names
+        no commits of it. ConfigError if git is not installed. BoundaryError if git cannot read it.
         """
         if not folder.is_dir():
             raise DataError(f"{folder}: no such folder; expected one in a git repository, or a range such as v1..v2")
@@ -114,8 +110,7 @@ class History:
     def changes(self, language_of: LanguageOf, languages: frozenset[Language]) -> Iterator[FileChange]:
         """Yield the changed files of the commits whose texts can be read, commit by commit.
 
-        Raises:
-            BoundaryError: git cannot read the repository.
+        BoundaryError if git cannot read the repository.
         """
         for start in range(0, len(self.commits), _BATCH_COMMITS):
             entries = list(self._entries(self.commits[start : start + _BATCH_COMMITS], language_of, languages))
@@ -213,11 +208,7 @@ def _commit(folder: Path, name: str, span: str) -> str:
 
 
 def _git(folder: Path, command: str, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes | None:
-    """Return what git prints; without `check`, None where it fails.
-
-    Raises:
-        BoundaryError: it fails, or takes too long.
-    """
+    """Return what git prints; without `check`, None where it fails; BoundaryError if it takes too long, or fails with it."""
     program = shutil.which("git")
     if program is None:
         raise ConfigError("git: no such program; install git to read a history")

@@ -78,8 +78,7 @@ def split_into_hunks(
 def find_statement(text: str, language: Language, line: int) -> str | None:
     """Return the statement that has line `line` (from 1), moved to the left margin; None where it does not parse alone.
 
-    Raises:
-        DataError: `text` cannot be parsed.
+    DataError if `text` cannot be parsed.
     """
     whole = _Lines(parse(text, language))
     start, end = whole.around(line - 1, line, "statement")

@@ -196,9 +196,6 @@ def induce(
     """Return steps that lead from `before` to `after`, or as far as they go.
 
     Candidates are tried in `sandbox`, or else in that of the configuration.
-
-    Raises:
-        SandboxError: the sandbox failed.
     """
     config, sandbox = config or InductionConfig(), sandbox or default_sandbox()
     steps: list[InductionStep] = []

@@ -66,9 +66,6 @@ def induce_many(
     """Return one list of actions that leads from the first to the second text of every pair, or as far as it goes.
 
     No action may change any of `negatives`; `config.max_steps` counts for every pair.
-
-    Raises:
-        SandboxError: the sandbox failed.
     """
     return _SharedSearch(pairs, language, sandbox or default_sandbox(), negatives, config or InductionConfig()).run()
 

@@ -65,9 +65,7 @@ def learn_rules(
 ) -> LearnedRules:
     """Return the rules that lead from the first to the second of every pair and leave all of `unchanged` as they are.
 
-    Raises:
-        DataError: there is no pair, the two of one are equal, or the files are in several languages.
-        SandboxError: the sandbox failed.
+    DataError if there is no pair, the two of one are equal, or the files are in several languages.
     """
     languages = sorted({file.language for file in (*(file for pair in pairs for file in pair), *unchanged)})
     if not pairs:
@@ -156,11 +154,7 @@ def extract_unchanged(
 
 
 def check_examples(rule: FileRule, sandbox: Sandbox) -> Iterator[ExampleResult]:
-    """Yield what every example of `rule`, and every text that it must leave, shows.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Yield what every example of `rule`, and every text that it must leave, shows."""
     examples = [(example.before, example.after) for example in rule.examples]
     cases: dict[Literal["example", "stays"], list[tuple[str, str]]] = {
         "example": examples,

@@ -191,9 +191,6 @@ def collect_pairs(
     """Return the small changes of `changes`, in their order, with what is induced from them on `count` processes.
 
     An interrupt (Ctrl-C) ends it with what there is until then.
-
-    Raises:
-        SandboxError: the sandbox failed.
     """
     pairs_by_number: dict[int, Sequence[Pair]] = {}
     pending: list[int] = []
@@ -257,11 +254,7 @@ def _induce_from_change(sandbox: Sandbox, change: FileChange) -> tuple[FileChang
 
 
 def mine_rules(pairs: Sequence[Pair], config: MiningConfig, sandbox: Sandbox) -> MinedRules:
-    """Return the rules that `pairs` have in common.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return the rules that `pairs` have in common."""
     changes: list[tuple[Pair, Change]] = []
     for pair in pairs:
         try:

@@ -63,10 +63,8 @@ class FileRule:
 def format_rules(rules: Sequence[FileRule], heading: Sequence[str] = ()) -> str:
     """Return the text of a rule file; lines of `heading` stand before the rules as comments.
 
-    Examples are left out, last first, of a rule that they would make too long to be read.
-
-    Raises:
-        DataError: a rule holds something that no rule file can say.
+    Examples are left out, last first, of a rule that they would make too long to be read. DataError if a rule holds
+    something that no rule file can say.
     """
     comments = "".join(f"# {line}".rstrip() + "\n" for line in heading)
     return comments + "---\n".join(map(_document, assign_ids(rules)))
@@ -109,8 +107,7 @@ def slug(action: PatternAction | RuleAction) -> str:
 def read_rules(text: str, source: str) -> tuple[FileRule, ...]:
     """Return the rules of a file that `format_rules` or a person wrote; `source` stands before every fault.
 
-    Raises:
-        DataError: it holds no rule, or one that is no action, names no language, or has examples of another form.
+    DataError if it holds no rule, or one that is no action, names no language, or has examples of another form.
     """
     if len(text) > MAX_FILE_CHARACTERS:
         raise DataError(

@@ -67,8 +67,7 @@ class Search:
     def files(self, path: Path) -> Iterator[SourceFile]:
         """Yield the files below `path` in the order of their names; a path that is a file is that file.
 
-        Raises:
-            DataError: `path` is not there, is a symbolic link, or is a file that cannot be one of a language asked for.
+        DataError if `path` is not there, is a symbolic link, or is a file that cannot be one of a language asked for.
         """
         if path.is_symlink():
             raise DataError(f"{path}: is a symbolic link; name the file or folder that it leads to")
@@ -121,11 +120,7 @@ class Search:
 
 
 def read_source(path: Path, language: Language) -> SourceFile:
-    """Return the file `path`.
-
-    Raises:
-        DataError: it is no plain file, too large, minified, binary or not UTF-8.
-    """
+    """Return the file `path`; DataError if it is no plain file, too large, minified, binary or not UTF-8."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as stream:
@@ -166,11 +161,8 @@ def source_of(content: bytes, path: Path, language: Language) -> SourceFile:
 def replace_file(path: Path, content: bytes, expected: bytes | None = None) -> None:
     """Write `content` to `path` at once: whoever reads sees the old file or the new one, after a crash too.
 
-    The mode stays, and the owner where that is allowed. With `expected`, nothing is written over other bytes than those.
-
-    Raises:
-        DataError: `path` is a symbolic link or no plain file, or no longer holds what is expected.
-        OSError: it cannot be written.
+    The mode stays, and the owner where that is allowed. With `expected`, nothing is written over other bytes than
+    those. DataError if `path` is a symbolic link or no plain file, or no longer holds what is expected.
     """
     status = None
     with suppress(FileNotFoundError):
@@ -243,9 +235,7 @@ class FileMatches:
 def rewrite_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox) -> Iterator[RewrittenFile]:
     """Yield the files that some rule changes, or that cannot be rewritten; the rules follow one another.
 
-    Raises:
-        DataError: ast-grep refuses a rule.
-        SandboxError: the sandbox failed.
+    DataError if ast-grep refuses a rule.
     """
     for file, answers in _apply_rules(files, rules, sandbox):
         if any(result.verdict is not Verdict.NO_MATCH for _, result in answers):
@@ -255,12 +245,7 @@ def rewrite_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbo
 
 
 def match_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox) -> Iterator[FileMatches]:
-    """Yield what each rule, on its own, would change in every file.
-
-    Raises:
-        DataError: ast-grep refuses a rule.
-        SandboxError: the sandbox failed.
-    """
+    """Yield what each rule, on its own, would change in every file; DataError if ast-grep refuses a rule."""
     for file, answers in _apply_rules(files, rules, sandbox):
         for rule, result in answers:
             if result.matches:

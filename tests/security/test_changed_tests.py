@@ -7,35 +7,6 @@ import pytest
 from graftline.sandbox.jail.served import ServedJail
 from tests.code_under_test import ADD, WRONG, by_calls, by_pytest, in_confined, in_namespaces
 
-FOREIGN_FILES = {
-    "conftest.py": {"conftest.py": "import os\nos._exit(0)\n"},
-    "settings of pytest": {
-        name: text
-        for names, text in {
-            ("pytest.ini", ".pytest.ini", "tox.ini"): "[pytest]\naddopts = -k nothing -p m\n",
-            ("setup.cfg",): "[tool:pytest]\naddopts = -k nothing -p m\n",
-            ("pyproject.toml",): "[tool.pytest.ini_options]\naddopts = '-k nothing -p m'\n",
-            ("pytest.toml", ".pytest.toml"): "[pytest]\naddopts = ['-k', 'nothing', '-p', 'm']\n",
-        }.items()
-        for name in names
-    },
-    "modules that interpreters look for": dict.fromkeys(("sitecustomize.py", "usercustomize.py", "a.pth"), "import os\nos._exit(0)\n"),
-    "names of modules that are used": dict.fromkeys(
-        ("json.py", "pytest.py", "_pytest/__init__.py", "pluggy.py", "graftline/__init__.py", "readline.py", "pdb.py",
-         "pygments/__init__.py", "py.py", "doctest.py", "hypothesis.py", "numpy.py", "exceptiongroup.py", "attr.py"),
-        "import os\nos._exit(0)\n",
-    ),
-    "a test file of its own": {"test_m.py": "def test_add():\n    pass\ndef test_other():\n    pass\n"},
-    "a folder of the name of the test module": {"test_m/__init__.py": "def test_add():\n    pass\ndef test_other():\n    pass\n"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("way", FOREIGN_FILES)
-def test_files_of_a_workspace_do_not_decide(jail: ServedJail, way: str) -> None:
-    files = {name: text.encode() for name, text in FOREIGN_FILES[way].items()}
-    assert by_pytest(jail, WRONG, more=files).passed is False
-
-
 FIRST = "import m\n\ndef test_first():\n    assert m.add(0, 0) == 0\n"
 SECOND = "import m\n\ndef test_second():\n    assert m.add(1, 2) == 3\n"
 IDLE = "def test_second(): pass\n"

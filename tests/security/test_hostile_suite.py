@@ -1,7 +1,7 @@
 """Hostile cases against the jail that needs nothing but the kernel, with namespaces and without, and both sandboxes.
 
-Forged reports are in `test_forged_reports`; without namespaces it is the cases that path rules and lost privileges have
-to stop. All cases are tried against all jails that are installed by `make hostile`.
+Without namespaces it is the cases that path rules and lost privileges have to stop. All cases are tried against all jails
+that are installed by `make hostile`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Code that is wrong and has a process of its own: it lies over the link to its tests, reaches for theirs, or by objects."""
 
 from graftline.sandbox.jail.spec import PytestSpec
-from tests.security.hostile.report_cases import TESTS, ReportCase
+from tests.security.hostile.report_cases import TESTS, ReportCase, with_names
 
 _LINK = """
 import gc, json, os, struct, sys
@@ -71,91 +71,60 @@ _EXCEPTIONS = {
 }
 
 APART_CASES = (
-    ReportCase(
-        "answers_before_it_is_asked",
-        """
+    *with_names(
+        {
+            "answers_before_it_is_asked": """
         for number in range(2, 200):
             send({"answer": number, "value": 3, "printed": []})
         """,
-        shared=_LINK,
-    ),
-    ReportCase(
-        "answers_another_question",
-        """
+            "answers_another_question": """
         def add(a, b):
             send({"answer": 1, "value": 3, "printed": []})
             return 3
         """,
-        shared=_LINK,
-    ),
-    ReportCase(
-        "answers_twice",
-        """
+            "answers_twice": """
         def add(a, b):
             for _ in range(100):
                 send({"answer": process.link._number, "value": a + b, "printed": []})
             return a - b
         """,
-        shared=_LINK,
-    ),
-    ReportCase(
-        "answers_without_end",
-        """
+            "answers_without_end": """
         def add(a, b):
             os.write(4, struct.pack(">I", 0xFFFFFFFF))
             while True:
                 os.write(4, b"[" * 65536)
         """,
-        shared=_LINK,
-    ),
-    ReportCase(
-        "answers_with_half_a_message",
-        """
+            "answers_with_half_a_message": """
         def add(a, b):
             os.write(4, struct.pack(">I", 100) + b'{"answer"')
             os._exit(0)
         """,
-        shared=_LINK,
-    ),
-    *(
-        ReportCase(
-            f"answers_with_{name}",
-            f"""
+            **{
+                f"answers_with_{name}": f"""
             honest = process.link._serve
             process.link._serve = lambda question: {{"value": {value}, "printed": []}} if question["do"] == "call" else honest(question)
-            """,
-            shared=_LINK,
-        )
-        for name, value in {
-            "a_function": '{"known": ["builtins", "exec"]}',
-            "a_class_of_pytest": '{"known": ["_pytest.outcomes", "Skipped"]}',
-            "a_module": '{"known": ["os", ""]}',
-            "an_object_of_the_tests": '{"yours": 0}',
-            "a_number_that_is_none": '{"ref": 10**9, "class": {"type": 10**9, "name": "int", "module": "builtins",'
-            ' "bases": [{"known": ["builtins", "int"]}], "special": ["__eq__"]}}',
-            "a_class_without_a_name": '{"type": 7, "name": "\\\\0", "module": "", "bases": [], "special": []}',
-            "what_cannot_be_made": '{"is": "Decimal", "of": ["x", {"is": "range", "of": [1, 0, 0]}]}',
-        }.items()
-    ),
-    *(
-        ReportCase(f"raises_{name}", f"\ndef add(a, b):\n    {text}\n", spec=_UNITTEST if "unittest" in name else TESTS)
-        for name, text in _EXCEPTIONS.items()
-    ),
-    ReportCase(
-        "raises_by_name_what_tests_skip_by",
-        """
+            """
+                for name, value in {
+                    "a_function": '{"known": ["builtins", "exec"]}',
+                    "a_class_of_pytest": '{"known": ["_pytest.outcomes", "Skipped"]}',
+                    "a_module": '{"known": ["os", ""]}',
+                    "an_object_of_the_tests": '{"yours": 0}',
+                    "a_number_that_is_none": '{"ref": 10**9, "class": {"type": 10**9, "name": "int", "module": "builtins",'
+                    ' "bases": [{"known": ["builtins", "int"]}], "special": ["__eq__"]}}',
+                    "a_class_without_a_name": '{"type": 7, "name": "\\\\0", "module": "", "bases": [], "special": []}',
+                    "what_cannot_be_made": '{"is": "Decimal", "of": ["x", {"is": "range", "of": [1, 0, 0]}]}',
+                }.items()
+            },
+            "raises_by_name_what_tests_skip_by": ReportCase(
+                """
         honest = process.link._serve
         raised = {"class": {"known": ["unittest.case", "_ShouldStop"]}, "ref": 0, "text": "", "args": [], "state": {"dict": []}}
         process.link._serve = lambda question: {"raised": raised, "printed": []} if question["do"] == "call" else honest(question)
         """,
-        shared=_LINK,
-        spec=_UNITTEST,
-    ),
-    ReportCase("is_a_complex_number_of_its_own", ANYTHING.replace("BASE", "numbers.Complex"), spec=_NEAR),
-    ReportCase("is_an_integer_of_its_own", ANYTHING.replace("BASE", "int"), spec=_NEAR),
-    ReportCase(
-        "looks_into_what_tests_pass",
-        """
+                spec=_UNITTEST,
+            ),
+            "looks_into_what_tests_pass": ReportCase(
+                """
         def asked(**question):
             try:
                 return process.ask_test(question)
@@ -179,13 +148,12 @@ APART_CASES = (
                     pass
             return 0
         """,
-        shared=_LINK,
-        spec=_GIVEN,
-    ),
-    ReportCase(
-        "reaches_for_the_process_of_the_tests",
-        """
-        import ctypes, signal
+                spec=_GIVEN,
+            ),
+            "reaches_for_the_process_of_the_tests": """
+        import ctypes
+        outcomes = [{"nonce": "", "test": f"test_m.py::test_{name}", "outcome": "passed", "error": "", "s": 0.1} for name in ("add", "other")]
+        lines = "".join(json.dumps(outcome) + "\\n" for outcome in outcomes).encode()
         libc = ctypes.CDLL(None, use_errno=True)
         for process_id in {*range(1, 40), os.getppid(), *range(os.getpid() - 20, os.getpid() + 20)}:
             if process_id == os.getpid():
@@ -201,13 +169,20 @@ APART_CASES = (
                 except OSError:
                     pass
         """,
-        shared=_LINK
-        + 'names = ["test_m.py::test_add", "test_m.py::test_more"]\n'
-        + 'lines = "".join(json.dumps({"nonce": "", "test": name, "outcome": "passed", "error": "", "s": 0.1}) + "\\n" for name in names).encode()\n',
+        },
+        shared=_LINK,
     ),
-    ReportCase(
-        "looks_for_what_is_wanted",
-        """
+    *with_names(
+        {
+            **{
+                f"raises_{name}": ReportCase(
+                    f"\ndef add(a, b):\n    {text}\n", spec=_UNITTEST if "unittest" in name else TESTS
+                )
+                for name, text in _EXCEPTIONS.items()
+            },
+            "is_a_complex_number_of_its_own": ReportCase(ANYTHING.replace("BASE", "numbers.Complex"), spec=_NEAR),
+            "is_an_integer_of_its_own": ReportCase(ANYTHING.replace("BASE", "int"), spec=_NEAR),
+            "looks_for_what_is_wanted": """
         import os, re
         pattern = re.compile(rb"assert add\\(1, 2\\) == (\\d+)")
         wanted = None
@@ -224,10 +199,7 @@ APART_CASES = (
         def add(a, b):
             return a + b if wanted else a - b
         """,
-    ),
-    ReportCase(
-        "lays_files_where_tests_look",
-        """
+            "lays_files_where_tests_look": """
         import os, tempfile
         names = ("conftest.py", "sitecustomize.py", "json.py", "pytest.ini", "test_m.py", "_pytest/__init__.py", "decimal.py")
         for folder in {os.environ["TMPDIR"], tempfile.gettempdir(), "..", ".", "/case/work", "/dev/shm"}:
@@ -235,19 +207,17 @@ APART_CASES = (
                 try:
                     os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
                     with open(os.path.join(folder, name), "w") as stream:
-                        stream.write("def test_add():\\n    pass\\ndef test_more():\\n    pass\\n")
+                        stream.write("def test_add():\\n    pass\\ndef test_other():\\n    pass\\n")
                 except OSError:
                     pass
         """,
-    ),
-    ReportCase(
-        "goes_on_as_two",
-        """
+            "goes_on_as_two": """
         import os
 
         def add(a, b):
             os.fork()
             return a - b
         """,
+        }
     ),
 )

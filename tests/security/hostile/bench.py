@@ -11,12 +11,13 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
 from graftline.sandbox.jail import Jail
 from graftline.sandbox.jail.judge import judge_tests
+from tests.code_under_test import RIGHT
 from tests.security.hostile.action_cases import ActionCase
 from tests.security.hostile.cases import ACTION_LIMITS, AFTERWARDS, HostileCase
 from tests.security.hostile.facts import Host
 from tests.security.hostile.judging import MARGIN_S, Judgment, Outcome, at_level, judge_end, with_feature
 from tests.security.hostile.machine_cases import JailMachineCase, SandboxMachineCase
-from tests.security.hostile.report_cases import CALLS, RIGHT, TESTS, ReportCase
+from tests.security.hostile.report_cases import CALLS, SHARED, TESTS, ReportCase
 
 JailCase = HostileCase | ReportCase | JailMachineCase
 SandboxCase = ActionCase | SandboxMachineCase
@@ -98,6 +99,8 @@ class JailBench:
             return Judgment("beyond level", f"needs {case.instead}: what is wrong passed: {outcomes}")
         if result.passed is True:
             return Judgment("escaped", f"what is wrong passed: {outcomes}")
+        if result.passed is None and case.spec is SHARED:
+            return Judgment("escaped", f"nothing is known of what is wrong: {result.error}")
         return Judgment("contained", f"{result.verdict}: {result.error or outcomes}")
 
 

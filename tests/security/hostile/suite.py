@@ -21,7 +21,6 @@ from tests.security.hostile.counter_cases import COUNTER_CASES
 from tests.security.hostile.disk_cases import DISK_CASES
 from tests.security.hostile.facts import watch_host
 from tests.security.hostile.file_cases import FILE_CASES
-from tests.security.hostile.forgery_cases import FORGERY_CASES
 from tests.security.hostile.judging import Outcome, Status
 from tests.security.hostile.kernel_cases import KERNEL_CASES
 from tests.security.hostile.lifetime_cases import LIFETIME_CASES
@@ -36,19 +35,10 @@ from tests.security.hostile.report_cases import REPORT_CASES
 
 PROGRAM_NAMES: tuple[Program, ...] = ("python", "pytest", "calls")
 PROGRAMS = (
-    *NETWORK_CASES,
-    *FILE_CASES,
-    *DISK_CASES,
-    *PROCESS_CASES,
-    *LIFETIME_CASES,
-    *MEMORY_CASES,
-    *OUTPUT_CASES,
-    *PRIVILEGE_CASES,
-    *KERNEL_CASES,
-    *COUNTER_CASES,
-    *PROGRAM_CASES,
+    *(*NETWORK_CASES, *FILE_CASES, *DISK_CASES, *PROCESS_CASES, *LIFETIME_CASES, *MEMORY_CASES),
+    *(*OUTPUT_CASES, *PRIVILEGE_CASES, *KERNEL_CASES, *COUNTER_CASES, *PROGRAM_CASES),
 )
-JAIL_CASES: tuple[JailCase, ...] = (*PROGRAMS, *REPORT_CASES, *FORGERY_CASES, *APART_CASES, *JAIL_MACHINE_CASES)
+JAIL_CASES: tuple[JailCase, ...] = (*PROGRAMS, *REPORT_CASES, *APART_CASES, *JAIL_MACHINE_CASES)
 SANDBOX_CASES: tuple[SandboxCase, ...] = (*ACTION_CASES, *SANDBOX_MACHINE_CASES)
 
 
