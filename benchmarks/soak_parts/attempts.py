@@ -19,7 +19,7 @@ from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.settings import attempt_settings, load_settings
 from graftline.pipeline.worker_loop import spool
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Depth, JobQueue
 from graftline.rollouts.reward import SAYS_NOTHING
@@ -45,7 +45,7 @@ class Replay:
         self.name, self._steps = trajectory.teacher, trajectory.steps
 
     def propose(
-        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), collect_with_retry: int = 1
+        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
     ) -> Proposal | InvalidAnswer | NoProposal:
         if len(turns) >= len(self._steps):
             return NoProposal("no_more")
@@ -156,7 +156,7 @@ def faults_of(stored: Trajectory, known: Task, collecting: RolloutConfig) -> lis
     verdicts = {step.sandbox_result.verdict for step in stored.steps if step.sandbox_result is not None}
     if verdicts & SAYS_NOTHING or stored.ending in SAYS_NOTHING:
         return [] if stored.reward.value is None else ["says nothing, and has a reward all the same"]
-    again = collect_with_retry(known, Replay(stored), MemorySandbox(), collecting, stored.attempt, stored.made_by)
+    again = collect(known, Replay(stored), MemorySandbox(), collecting, stored.attempt, stored.made_by)
     if (again.reward, again.level, again.ending) != (stored.reward, stored.level, stored.ending):
         return [
             f"is {stored.reward.value} ({stored.ending}), and what was said is worth {again.reward.value} ({again.ending})"

@@ -7,19 +7,15 @@ a 0. Where nobody answers at all, the evaluation ends with that error. Not here:
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from pydantic import ValidationError
-
-from graftline.core.errors import BoundaryError, RecordError
+from graftline.core.errors import BoundaryError
 from graftline.core.hashing import digest
+from graftline.core.jsonl import Journal
 from graftline.core.paths import file_name
 from graftline.evals.attempt import Attempt, Question
 from graftline.evals.cases import Case, digest_of
@@ -34,8 +30,6 @@ _T = TypeVar("_T", int, float)
 _ROUNDS = 2
 _MOST_SILENT = 16
 """So many questions, the first ones, without a single answer: nobody is there."""
-_BATCH, _BATCH_S = 64, 2.0
-"""Attempts, and seconds, after which the journal is synced to disk."""
 
 
 def evaluate(
@@ -101,8 +95,9 @@ def run_solver(
         journal = None
         if journals is not None:
             key = digest([settings_digest or _digest_of_solver(name, solver), name, digest_of(cases)])
-            journal = stack.enter_context(Journal(journals / f".{file_name(name)}.journal.jsonl", key))
-        stored = [*earlier, *(journal.attempts if journal else ())]
+            header = json.dumps({"made_by": key}).encode()
+            journal = stack.enter_context(Journal(journals / f".{file_name(name)}.journal.jsonl", Attempt, header))
+        stored = [*earlier, *(journal.rows if journal else ())]
         done = {(a.task_id, a.attempt): a for a in stored if a.contestant == name and not a.is_infra}
         for _ in range(_ROUNDS):
             open_questions = [question for question in questions if not _counts(done.get(_key(question)))]
@@ -110,7 +105,7 @@ def run_solver(
                 key_of_attempt = attempt.task_id, attempt.attempt
                 attempt = _add_cost(attempt, done.get(key_of_attempt))
                 done[key_of_attempt] = attempt
-                if journal:
+                if journal and not attempt.is_infra:
                     journal.append(attempt)
                 advance(len(done), len(questions))
     if done and not any(map(_counts, done.values())):
@@ -176,69 +171,3 @@ def _no_answer(name: str, attempts: Sequence[Attempt]) -> BoundaryError:
         f"contestant {name!r}: of {len(attempts)} attempts none says anything, the last because of"
         f" {attempts[-1].cause}; mend that and run again, what was made is kept"
     )
-
-
-class Journal:
-    """The attempts of an evaluation on disk while it runs: after a kill, those that count are not made again.
-
-    The first line holds `key`, which says what they are attempts of; a journal of another key is begun anew. Lines are written
-    at once and synced in batches; a last line that a kill left half written is cut off. `attempts` holds what was in it.
-    """
-
-    def __init__(self, path: Path, key: str, clock_s: Callable[[], float] = time.monotonic) -> None:
-        """Read it.
-
-        Raises:
-            RecordError: a whole line of it is no attempt.
-        """
-        self._path, self._clock_s = path, clock_s
-        self._header = json.dumps({"made_by": key}).encode() + b"\n"
-        self.attempts = self._read()
-        self._unsynced, self._synced_at = 0, clock_s()
-
-    def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # without a buffer: what a killed process had not written would be lost with it
-        self._stream: FileIO = self._path.open("ab", buffering=0)
-        if not self._stream.tell():
-            self._stream.write(self._header)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._sync()
-        self._stream.close()
-
-    def append(self, attempt: Attempt) -> None:
-        """Keep an attempt that counts; any other is made again."""
-        if attempt.is_infra:
-            return
-        self._stream.write(attempt.model_dump_json().encode() + b"\n")
-        self._unsynced += 1
-        if self._unsynced >= _BATCH or self._clock_s() - self._synced_at >= _BATCH_S:
-            self._sync()
-
-    def _sync(self) -> None:
-        os.fsync(self._stream.fileno())
-        self._unsynced, self._synced_at = 0, self._clock_s()
-
-    def _read(self) -> list[Attempt]:
-        if not self._path.exists():
-            return []
-        content = self._path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        header, *lines = whole.splitlines(keepends=True) or [b""]
-        if header != self._header:
-            whole, lines = b"", []
-        if len(whole) < len(content):
-            os.truncate(self._path, len(whole))
-        attempts = []
-        for number, line in enumerate(lines, 2):
-            try:
-                attempts.append(Attempt.model_validate_json(line))
-            except ValidationError as error:
-                raise RecordError(
-                    f"{self._path}: line {number} is no attempt; delete the file and start again"
-                ) from error
-        return attempts

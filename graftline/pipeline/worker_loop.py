@@ -24,7 +24,7 @@ from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths, file_name
 from graftline.llm.member import PoolStats
 from graftline.pipeline.settings import Budget
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Delivery, Job, JobQueue
 from graftline.rollouts.queue.worker import JobOutcome
@@ -205,7 +205,7 @@ class AttemptMaker:
 
     def _attempt(self, assignment: AttemptJob, steps: SavedSteps) -> Trajectory:
         try:
-            return collect_with_retry(
+            return collect(
                 assignment.task,
                 self._teacher,
                 self._sandbox,

@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from graftline.core.errors import ActorError, ConfigError, HarborError, install_command
 from graftline.core.hashing import digest
@@ -33,8 +33,9 @@ from graftline.prompts.candidates import (
     rank,
 )
 from graftline.prompts.journal import Journal
+from graftline.prompts.outcome import JudgedPrompt
 from graftline.prompts.proposers import ChangeRequest, Proposal, Proposer, Reflection
-from graftline.prompts.rollouts import BudgetSpentError, FinishedRollout, Rollouts, StoppedError
+from graftline.prompts.rollouts import BudgetSpentError, FinishedRollout, Rollouts
 from graftline.prompts.settings import GepaTable
 
 logger = logging.getLogger(__name__)
@@ -43,104 +44,20 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 _MOST_FAILED_PROPOSALS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedPrompt:
-    """A prompt that was judged on the front."""
-
-    texts: dict[str, str]
-    parents: list[int]
-    changed: list[str]
-    """Parts in which it differs from its parent."""
-    how: str
-    scores: dict[int, float]
-    """By seed of the front."""
-    pairs_asked: int
-    """Pairs of prompt and seed that had been asked about when it was found."""
-
-
 @dataclass(slots=True)
 class SearchResult:
-    """What a search came to."""
+    """What a search came to, and which prompt of it is the best one."""
 
-    prompts: list[ArchivedPrompt] = field(default_factory=list)
+    prompts: list[JudgedPrompt] = field(default_factory=list)
+    """Those of the archive, the initial one first."""
     termination_reason: str = ""
     error: str = ""
     """What it could not go on with; empty where it ended as it should."""
     counts: Counter[str] = field(default_factory=Counter)
     """Proposals by what became of them."""
-
-
-def search(
-    shape: PromptShape,
-    rollouts: Rollouts,
-    proposer: Proposer,
-    journal: Journal,
-    gepa: GepaTable,
-    front: Sequence[int],
-    feedback: Sequence[int],
-    reserve: int,
-    stop: threading.Event,
-    notify: Notify,
-) -> SearchResult:
-    """Return the prompts of the archive, the initial one first.
-
-    Args:
-        front: Seeds that all of them are compared on.
-        feedback: Seeds that changes are found on.
-        reserve: Rollouts that have to remain of the budget.
-
-    Raises:
-        ConfigError: `gepa` is not installed.
-        BudgetSpentError: the budget does not reach for the first prompt.
-        HarborError: nothing can be told of it.
-    """
-    load()
-    from gepa.api import optimize
-    from gepa.strategies.proposal_sampling import IndependentSampling
-
-    population = gepa.population
-    state = _Search(shape, rollouts, proposer, journal, gepa, front, reserve, stop, notify)
-    size = min(gepa.rollout.minibatch_size, len(feedback))
-
-    class Sampling(IndependentSampling):
-        """As many changes at once as the budget reaches for."""
-
-        def sample_tasks(self, *arguments: Any) -> Any:
-            self.n = state.affordable_changes(population.children_per_generation, size)
-            return super().sample_tasks(*arguments)
-
-    # the package's types do not know what it hands through, which is ours
-    adapter: Any = state
-    listener: Any = state
-    result = state.result
-    try:
-        optimize(
-            seed_candidate=dict(shape.initial),
-            trainset=list(feedback),
-            valset=list(front),
-            adapter=adapter,
-            candidate_selection_strategy=_Selector(random.Random(gepa.rng_seed or 0), gepa, front),
-            reflection_minibatch_size=size,
-            sampling_strategy=Sampling(population.children_per_generation),
-            stop_callbacks=[lambda gepa_state: state.should_stop(gepa_state.i + 1)],
-            callbacks=[listener],
-            logger=_Log(),
-            track_best_outputs=False,
-            seed=gepa.rng_seed or 0,
-            val_evaluation_policy=_Judgment(state, front),
-            acceptance_criterion=_Acceptance(),
-        )
-    except BudgetSpentError as error:
-        if not result.prompts:
-            raise
-        result.termination_reason = str(error)
-    except StoppedError:
-        result.termination_reason = "cancelled"
-    except HarborError as error:
-        if not result.prompts:
-            raise
-        result.termination_reason, result.error = "failed", str(error)
-    return result
+    best: int | None = None
+    """None before the prompts were judged."""
+    chosen_on: Literal["front", "validation"] = "front"
 
 
 def load() -> None:
@@ -156,8 +73,14 @@ def load() -> None:
         raise ConfigError(f"prompt optimization needs gepa; {install_command('optimization')}") from None
 
 
-class _Search:
-    """A search on its way: the adapter that `gepa` asks for rollouts and texts, and the listener that it notifies."""
+class Search:
+    """One search: the adapter that `gepa` asks for rollouts and texts, and the listener that it notifies.
+
+    Args:
+        front: Seeds that all prompts are compared on.
+        feedback: Seeds that changes are found on.
+        reserve: Rollouts that have to remain of the budget.
+    """
 
     def __init__(
         self,
@@ -167,19 +90,66 @@ class _Search:
         journal: Journal,
         gepa: GepaTable,
         front: Sequence[int],
+        feedback: Sequence[int],
         reserve: int,
         stop: threading.Event,
         notify: Notify,
     ) -> None:
         self.shape, self.front, self.result = shape, front, SearchResult()
-        self._rollouts, self._proposer, self._journal = rollouts, proposer, journal
-        self._population, self._reserve, self._stop, self._notify = gepa.population, reserve, stop, notify
+        self._rollouts, self._proposer, self._journal, self._gepa = rollouts, proposer, journal, gepa
+        self._feedback, self._reserve, self._stop, self._notify = feedback, reserve, stop, notify
         self._how: dict[str, str] = {}
         self._pairs: set[tuple[str, int]] = set()
         self._judged = {digest_of(shape.initial)}
         self._requests: Counter[str] = Counter()
         self._best = self._failed_in_a_row = self._generations_since_best = 0
         self._journaled = {line["key"]: line for line in journal.lines() if line["kind"] == "proposal"}
+
+    def search(self) -> None:
+        """Find prompts until there is a reason to end; they are in `result`.
+
+        Raises:
+            BudgetSpentError: the budget does not reach for the first prompt.
+            StoppedError: it was asked to stop.
+            HarborError: nothing can be told of what was asked.
+        """
+        from gepa.api import optimize
+        from gepa.strategies.proposal_sampling import IndependentSampling
+
+        gepa, population, state = self._gepa, self._gepa.population, self
+        size = min(gepa.rollout.minibatch_size, len(self._feedback))
+
+        class Sampling(IndependentSampling):
+            """As many changes at once as the budget reaches for."""
+
+            def sample_tasks(self, *arguments: Any) -> Any:
+                self.n = state.affordable_changes(population.children_per_generation, size)
+                return super().sample_tasks(*arguments)
+
+        # the package's types do not know what it hands through, which is ours
+        adapter: Any = self
+        try:
+            optimize(
+                seed_candidate=dict(self.shape.initial),
+                trainset=list(self._feedback),
+                valset=list(self.front),
+                adapter=adapter,
+                candidate_selection_strategy=_Selector(random.Random(gepa.rng_seed or 0), gepa, self.front),
+                reflection_minibatch_size=size,
+                sampling_strategy=Sampling(population.children_per_generation),
+                stop_callbacks=[lambda gepa_state: self.should_stop(gepa_state.i + 1)],
+                callbacks=[adapter],
+                logger=_Log(),
+                track_best_outputs=False,
+                seed=gepa.rng_seed or 0,
+                val_evaluation_policy=_Judgment(self, self.front),
+                acceptance_criterion=_Acceptance(),
+            )
+        except BudgetSpentError as error:
+            # what is kept for the validation is not spent
+            if not self.result.prompts:
+                raise
+            self.result.termination_reason = str(error)
 
     def affordable_changes(self, most: int, size: int) -> int:
         """Return how many changes at once the budget reaches for; of pairs alone, so that it is the same when resumed."""
@@ -190,7 +160,7 @@ class _Search:
 
     def should_stop(self, generation: int) -> bool:
         """Return whether no generation begins any more, where `generation` would be the next from 0; keep why."""
-        population = self._population
+        population = self._gepa.population
         if self._stop.is_set():
             self.result.termination_reason = "cancelled"
         elif self._generations_since_best >= population.patience_generations:
@@ -293,13 +263,15 @@ class _Search:
         parents = [number for number in event["parent_ids"] if number is not None]
         scores = _by_seed(event["scores_by_val_id"], self.front)
         prompts.append(
-            ArchivedPrompt(
-                texts,
-                parents,
-                find_changed_parts(prompts[parents[0]].texts, texts) if parents else [],
-                self._how.get(digest_of(texts), "the first"),
-                scores,
-                len(self._pairs),
+            JudgedPrompt(
+                number=len(prompts),
+                digest=digest_of(texts),
+                texts=texts,
+                parents=parents,
+                changed=find_changed_parts(prompts[parents[0]].texts, texts) if parents else [],
+                how=self._how.get(digest_of(texts), "the first"),
+                scores=scores,
+                asked=len(self._pairs),
             )
         )
         event_data = {"candidate": len(prompts) - 1, "parents": parents, "score": mean(scores)}
@@ -361,7 +333,7 @@ class _Acceptance:
 class _Judgment:
     """All seeds of the front for every prompt; of the first one those that have a reward."""
 
-    def __init__(self, state: _Search, front: Sequence[int]) -> None:
+    def __init__(self, state: Search, front: Sequence[int]) -> None:
         self._state, self._front = state, front
 
     def get_seed_eval_batch(self, loader: Any) -> list[int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graftline.core.errors import ConfigError, RecordError
+from graftline.core.jsonl import cut_to_whole_lines
 
 STOP = ".stop"
 _POLL_S = 0.3
@@ -84,13 +85,8 @@ class FileJournal:
         return lines
 
     def append(self, line: Mapping[str, Any]) -> None:
-        with self.path.open("a+b") as stream:
-            end = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, end - 1))
-            if end and stream.read(1) != b"\n":
-                stream.seek(0)
-                # in this mode it is written at the end, wherever that is then
-                stream.truncate(stream.read().rfind(b"\n") + 1)
+        cut_to_whole_lines(self.path)
+        with self.path.open("ab") as stream:
             stream.write(json.dumps(line, sort_keys=True).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())

@@ -11,15 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor.task_app_client import TaskAppClient
-from graftline.prompts.candidates import PromptShape, best_by_seed, best_of, digest_of, rank
-from graftline.prompts.gepa_search import Notify, SearchResult, load, search
+from graftline.prompts.candidates import PromptShape, best_by_seed, best_of, rank
+from graftline.prompts.gepa_search import Notify, Search, SearchResult, load
 from graftline.prompts.journal import Journal
-from graftline.prompts.outcome import JudgedPrompt, Outcome
+from graftline.prompts.outcome import Outcome
 from graftline.prompts.proposers import Proposer
 from graftline.prompts.rollouts import BudgetSpentError, Rollouts, StoppedError
 from graftline.prompts.settings import GepaTable, PromptLearningConfig
@@ -30,18 +29,6 @@ _MOST_FRONT = 64
 _MOST_CHOICES = 3
 """Prompts that validation seeds choose among, where a test pool judges."""
 _PREFLIGHT_SEEDS = 3
-_Rewards = dict[int, dict[int, float]]
-"""By prompt, then by seed."""
-
-
-@dataclass(slots=True)
-class _Judgment:
-    """Which prompt is the best one, and its rewards on seeds that are kept to judge; None before it was judged."""
-
-    best: int | None = None
-    chosen_on: Literal["front", "validation"] = "front"
-    validation: _Rewards = field(default_factory=dict)
-    test: _Rewards = field(default_factory=dict)
 
 
 def optimize(
@@ -82,12 +69,14 @@ def optimize(
     rollouts = Rollouts(task_app, config, journal, run_id, stop, report_progress)
     try:
         notify("running", {**parts, "proposer": proposer.name})
-        result, judgment, spent = SearchResult(), _Judgment(), ""
+        spent = ""
+        gepa_search = Search(shape, rollouts, proposer, journal, gepa, front, feedback, reserve, stop, notify)
+        result = gepa_search.result
         try:
             _preflight(rollouts, proposer, shape, feedback, config.seeds)
-            result = search(shape, rollouts, proposer, journal, gepa, front, feedback, reserve, stop, notify)
+            gepa_search.search()
             if not result.error and result.termination_reason != "cancelled":
-                _judge(judgment, result, rollouts, gepa)
+                _judge(result, rollouts, gepa)
         except StoppedError:
             result.termination_reason = "cancelled"
         except HarborError as error:
@@ -98,7 +87,7 @@ def optimize(
             if not result.prompts:
                 raise ConfigError(f"prompt_learning.gepa: {error}; give it more") from None
             spent = str(error)
-        outcome = _outcome(result, judgment, rollouts, proposer, gepa, spent)
+        outcome = _outcome(result, rollouts, proposer, gepa, spent)
     finally:
         rollouts.close()
     n_prompts, seconds = len(outcome.prompts), time.monotonic() - began
@@ -179,57 +168,43 @@ def _most_validated(gepa: GepaTable) -> int:
     return gepa.evaluation.validation_top_k or (_MOST_CHOICES if gepa.evaluation.test_pool else 1)
 
 
-def _judge(judgment: _Judgment, result: SearchResult, rollouts: Rollouts, gepa: GepaTable) -> None:
+def _judge(result: SearchResult, rollouts: Rollouts, gepa: GepaTable) -> None:
     """Choose the best prompt, and add its rewards and those of the first one on seeds that had no part in the choice.
 
-    What is known when something ends it early stays in `judgment`.
+    What is known when something ends it early stays in `result`.
     """
     scores, evaluation = [prompt.scores for prompt in result.prompts], gepa.evaluation
     if not scores:
         return
-    judgment.best = best_of(scores)
+    result.best = best_of(scores)
     if evaluation.validation_seeds:
-        numbers = [*dict.fromkeys((0, judgment.best, *rank(scores)))][: 1 + _most_validated(gepa)]
-        judgment.validation = _rewards(numbers, result, rollouts, evaluation.validation_seeds)
-        if evaluation.test_pool and any(judgment.validation.values()):
-            judgment.best = numbers[best_of([judgment.validation[number] for number in numbers])]
-            judgment.chosen_on = "validation"
+        numbers = [*dict.fromkeys((0, result.best, *rank(scores)))][: 1 + _most_validated(gepa)]
+        _add_rewards("validation", numbers, result, rollouts, evaluation.validation_seeds)
+        validation = [result.prompts[number].validation for number in numbers]
+        if evaluation.test_pool and any(validation):
+            result.best, result.chosen_on = numbers[best_of(validation)], "validation"
     if evaluation.test_pool:
-        judgment.test = _rewards([*dict.fromkeys((0, judgment.best))], result, rollouts, evaluation.test_pool)
+        _add_rewards("test", [*dict.fromkeys((0, result.best))], result, rollouts, evaluation.test_pool)
 
 
-def _rewards(numbers: Sequence[int], result: SearchResult, rollouts: Rollouts, seeds: Sequence[int]) -> _Rewards:
-    texts = {number: result.prompts[number].texts for number in numbers}
-    finished = rollouts.run([(text, seed) for text in texts.values() for seed in seeds])
-    rewards: _Rewards = {}
-    for number, text in texts.items():
-        by_seed = {seed: finished.get((digest_of(text), seed)) for seed in seeds}
-        rewards[number] = {
-            seed: rollout.reward for seed, rollout in by_seed.items() if rollout and rollout.reward is not None
-        }
-    return rewards
+def _add_rewards(
+    key: Literal["validation", "test"],
+    numbers: Sequence[int],
+    result: SearchResult,
+    rollouts: Rollouts,
+    seeds: Sequence[int],
+) -> None:
+    finished = rollouts.run([(result.prompts[number].texts, seed) for number in numbers for seed in seeds])
+    for number in numbers:
+        prompt = result.prompts[number]
+        by_seed = {seed: finished.get((prompt.digest, seed)) for seed in seeds}
+        rewards = {seed: rollout.reward for seed, rollout in by_seed.items() if rollout and rollout.reward is not None}
+        result.prompts[number] = prompt.model_copy(update={key: rewards})
 
 
-def _outcome(
-    result: SearchResult, judgment: _Judgment, rollouts: Rollouts, proposer: Proposer, gepa: GepaTable, spent: str
-) -> Outcome:
-    prompts = [
-        JudgedPrompt(
-            number=number,
-            digest=digest_of(prompt.texts),
-            texts=prompt.texts,
-            parents=prompt.parents,
-            changed=prompt.changed,
-            how=prompt.how,
-            scores=prompt.scores,
-            validation=judgment.validation.get(number, {}),
-            test=judgment.test.get(number, {}),
-            asked=prompt.pairs_asked,
-        )
-        for number, prompt in enumerate(result.prompts)
-    ]
+def _outcome(result: SearchResult, rollouts: Rollouts, proposer: Proposer, gepa: GepaTable, spent: str) -> Outcome:
+    prompts, best = result.prompts, result.best
     scores = [prompt.scores for prompt in prompts]
-    best = judgment.best
     if best is None:
         # something ended it before it was judged
         best = best_of(scores) if scores else 0
@@ -240,7 +215,7 @@ def _outcome(
         error=result.error,
         is_cancelled=is_canceled,
         best=best,
-        chosen_on=judgment.chosen_on,
+        chosen_on=result.chosen_on,
         prompts=prompts,
         best_by_seed={seed: sorted(numbers) for seed, numbers in best_by_seed(scores, gepa.archive.pareto_eps).items()},
         proposals=dict(result.counts),

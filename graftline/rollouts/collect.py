@@ -6,7 +6,7 @@ with that error: a machine that is out of order must not write a data set of fai
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import unified_diff
 from time import perf_counter
 from typing import Protocol
@@ -30,6 +30,8 @@ from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
 logger = logging.getLogger(__name__)
 
 _MAX_DIFF_CHARACTERS = 20_000
+_OF_TASK = ("dataset", "language", "instruction", "licence", "group", "origin", "tags")
+"""What a trajectory says of its task as the task has it."""
 
 
 class Progress(Protocol):
@@ -40,19 +42,6 @@ class Progress(Protocol):
 
     def save(self, step: TrajectoryStep) -> None:
         """Store `step`."""
-
-
-class NoProgress:
-    """Stores nothing: every attempt begins anew."""
-
-    def load(self) -> Sequence[TrajectoryStep]:
-        return ()
-
-    def save(self, step: TrajectoryStep) -> None:
-        pass
-
-
-NO_PROGRESS = NoProgress()
 
 
 class RolloutConfig(Config):
@@ -72,57 +61,49 @@ def collect(
     config: RolloutConfig,
     number: int = 1,
     made_by: str = "",
-    progress: Progress = NO_PROGRESS,
+    progress: Progress | None = None,
 ) -> Trajectory:
     """Return the attempt with this `number`, from 1, of `teacher` at `task`; `made_by` is stored with it.
 
-    It goes on after the steps that `progress` has, for which nobody is asked again.
+    It goes on after the steps that `progress` has, for which nobody is asked again. A sandbox that fails is asked once more.
 
     Raises:
         SandboxError, BoundaryError: sandbox or teacher cannot answer; nothing is known about the attempt.
     """
+    try:
+        return _collect_once(task, teacher, sandbox, config, number, made_by, progress)
+    except SandboxError as error:
+        logger.warning("%s: the sandbox failed, once more: %s", task.id, error)
+        return _collect_once(task, teacher, sandbox, config, number, made_by, progress)
+
+
+def _collect_once(
+    task: Task,
+    teacher: Teacher,
+    sandbox: Sandbox,
+    config: RolloutConfig,
+    number: int,
+    made_by: str,
+    progress: Progress | None,
+) -> Trajectory:
     start = perf_counter()
     attempt = _Attempt(task, teacher, sandbox, config)
-    for step in progress.load():
+    for step in progress.load() if progress else ():
         attempt.add(step)
-    ending = attempt.run(number, progress.save)
-    trajectory = Trajectory(
+    ending = attempt.run(number, progress)
+    return Trajectory(
+        **{name: getattr(task, name) for name in _OF_TASK},
         task_id=task.id,
         task_digest=task.digest,
         attempt=number,
         made_by=made_by,
-        dataset=task.dataset,
-        language=task.language,
-        instruction=task.instruction,
-        licence=task.licence,
-        group=task.group,
-        origin=task.origin,
-        tags=task.tags,
         teacher=teacher.name,
         steps=tuple(attempt.steps),
         level=attempt.level,
         ending=ending,
         failure="" if attempt.level.is_verified else attempt.cause or ending,
         reward=_reward_attempt(attempt.steps, ending),
-    )
-    return trajectory.with_timings(Timings(_milliseconds_since(start), tuple(attempt.answers_ms)))
-
-
-def collect_with_retry(
-    task: Task,
-    teacher: Teacher,
-    sandbox: Sandbox,
-    config: RolloutConfig,
-    number: int = 1,
-    made_by: str = "",
-    progress: Progress = NO_PROGRESS,
-) -> Trajectory:
-    """As `collect`, but a sandbox that fails is asked once more."""
-    try:
-        return collect(task, teacher, sandbox, config, number, made_by, progress)
-    except SandboxError as error:
-        logger.warning("%s: the sandbox failed, once more: %s", task.id, error)
-        return collect(task, teacher, sandbox, config, number, made_by, progress)
+    ).with_timings(Timings(_milliseconds_since(start), tuple(attempt.answers_ms)))
 
 
 class _Attempt:
@@ -135,8 +116,8 @@ class _Attempt:
         self.steps, self.answers_ms = list[TrajectoryStep](), list[float]()
         self.level, self.cause = Level.NONE, ""
 
-    def run(self, number: int, save: Callable[[TrajectoryStep], None]) -> str:
-        """Take steps until there is a reason to end, and return it; `save` is called with each."""
+    def run(self, number: int, progress: Progress | None) -> str:
+        """Take steps until there is a reason to end, and return it; `progress` gets each."""
         while not (ending := self._reason_to_end()):
             start = perf_counter()
             answer = self._teacher.propose(self._task, self._text, self._state, self._turns, number)
@@ -150,7 +131,8 @@ class _Attempt:
                 case Proposal():
                     step = self._take(answer)
             self.add(step)
-            save(step)
+            if progress:
+                progress.save(step)
         return ending
 
     def add(self, step: TrajectoryStep) -> None:

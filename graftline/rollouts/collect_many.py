@@ -12,10 +12,11 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.astgrep.binding import Language
-from graftline.core.errors import DataError, RecordError, SandboxError
+from graftline.core.errors import DataError, SandboxError
+from graftline.core.jsonl import Journal, cut_to_whole_lines
 from graftline.core.processes import WorkerDied, Workers
 from graftline.datasets.splits import Split
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.queue.base import Job
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import TeacherConfig
@@ -38,22 +39,20 @@ def collect_many(
     Raises:
         SandboxError: the sandbox failed twice running; start again to go on.
     """
-    journal = folder / JOURNAL_NAME
-    finished = {trajectory.task_id: trajectory for trajectory in _read_journal(journal)}
     with ExitStack() as stack:
-        stream = stack.enter_context(journal.open("a", encoding="utf-8", newline=""))
+        journal = stack.enter_context(Journal(folder / JOURNAL_NAME, Trajectory))
         log = None
         if times is not None:
             times.parent.mkdir(parents=True, exist_ok=True)
-            _cut_to_whole_lines(times)
+            cut_to_whole_lines(times)
             log = stack.enter_context(times.open("a", encoding="utf-8", newline=""))
+        finished = {trajectory.task_id: trajectory for trajectory in journal.rows}
         remaining = attempts(task for task in tasks if task.id not in finished)
         for task in tasks:
             trajectory = finished.get(task.id)
             if trajectory is None:
                 trajectory = next(remaining)
-                stream.write(trajectory.model_dump_json() + "\n")
-                stream.flush()
+                journal.append(trajectory)
                 if log is not None:
                     log.write(AttemptTime.of(trajectory).model_dump_json() + "\n")
             yield trajectory
@@ -62,26 +61,6 @@ def collect_many(
 def times_folder(logs: Path, language: Language, split: str) -> Path:
     """Return where it is logged, in a file for each teacher, how long the attempts of one partition took."""
     return logs / "attempts" / language / split
-
-
-def _read_journal(journal: Path) -> Iterator[Trajectory]:
-    for number, line in enumerate(_cut_to_whole_lines(journal).splitlines(), 1):
-        try:
-            yield Trajectory.model_validate_json(line)
-        except ValidationError as error:
-            raise RecordError(f"{journal}: line {number} is no trajectory; delete the file and start again") from error
-
-
-def _cut_to_whole_lines(path: Path) -> bytes:
-    """Return the whole lines of a file, and cut off a last one that a kill left half written."""
-    if not path.exists():
-        return b""
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        with path.open("r+b") as stream:
-            stream.truncate(len(whole))
-    return whole
 
 
 @contextmanager
@@ -110,7 +89,7 @@ def _open_worker(
     from graftline.rollouts.teachers.open import open_teacher  # of use to the worker alone
 
     sandbox = open_sandbox(sandbox_config)
-    return partial(collect_with_retry, teacher=open_teacher(teacher, sandbox), sandbox=sandbox, config=config)
+    return partial(collect, teacher=open_teacher(teacher, sandbox), sandbox=sandbox, config=config)
 
 
 class AttemptJob(BaseModel):

@@ -22,6 +22,7 @@ from typing import IO, Self
 from pydantic import ValidationError
 
 from graftline.core.errors import DataError, RecordError
+from graftline.core.jsonl import whole_length
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory
 
@@ -152,7 +153,7 @@ def _seal_abandoned(path: Path) -> None:
             return  # its writer lives
         if not path.exists():
             return
-        whole = _whole_length(descriptor)
+        whole = whole_length(descriptor)
         if not whole:
             path.unlink()
             return
@@ -162,18 +163,6 @@ def _seal_abandoned(path: Path) -> None:
         _sync_folder(path.parent)
     finally:
         os.close(descriptor)
-
-
-def _whole_length(descriptor: int) -> int:
-    """Return the bytes up to the end of the last whole line."""
-    size = os.fstat(descriptor).st_size
-    while size:
-        start = max(0, size - (1 << 16))
-        end = os.pread(descriptor, size - start, start).rfind(b"\n")
-        if end >= 0:
-            return start + end + 1
-        size = start
-    return 0
 
 
 def _name_of_sealed(path: Path) -> Path:

@@ -17,7 +17,7 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import SandboxError
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.induction import MemoryTeacher
 from graftline.sandbox.actions.process import ProcessSandbox
@@ -269,7 +269,7 @@ def test_an_attempt_during_which_the_spawner_dies_is_made_again_and_rewarded_for
     os.kill(spawner.pid, signal.SIGSTOP)
     timer = threading.Timer(0.1, spawner.kill)
     timer.start()
-    trajectory = collect_with_retry(TASK, MemoryTeacher(), sandbox, RolloutConfig())
+    trajectory = collect(TASK, MemoryTeacher(), sandbox, RolloutConfig())
     timer.join()
     assert (trajectory.ending, trajectory.reward.value) == ("done", 1.0)
 
@@ -282,4 +282,4 @@ def test_an_attempt_on_a_machine_that_stays_broken_has_no_reward_at_all(
     wait_until_ended(spawner.pid)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError):
-        collect_with_retry(TASK, MemoryTeacher(), sandbox, RolloutConfig())
+        collect(TASK, MemoryTeacher(), sandbox, RolloutConfig())

@@ -35,7 +35,7 @@ from graftline.harbor.environments.policy import (
 )
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.refusal import RequestError
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Teacher
@@ -130,7 +130,7 @@ class RefactoringEnvironment:
             return _not_applied(request, str(fault))
         settings = policy.model_dump(mode="json", exclude={"prompt", "attempt"})
         made_by = digest([settings, prompt_digest, collecting.model_dump(mode="json")])
-        trajectory = collect_with_retry(task, teacher, self._sandbox, collecting, policy.attempt, made_by)
+        trajectory = collect(task, teacher, self._sandbox, collecting, policy.attempt, made_by)
         response = response_of(trajectory, request.trace_correlation_id)
         response.metadata = {
             "teacher": teacher.name,

@@ -15,7 +15,7 @@ from graftline.core.record import ArtifactRecord, load_verified
 from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import attempt_settings, has_examples
-from graftline.rollouts.collect import collect_with_retry
+from graftline.rollouts.collect import collect
 from graftline.rollouts.collect_many import Attempts, collect_many, times_folder, worker_attempts
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.rollouts.queue.base import Job
@@ -179,7 +179,7 @@ def _workers(lineage: Lineage) -> Attempts:
     workers = settings.workers or default_workers()
     if workers == 1:
         teacher, sandbox = lineage.ports.teacher, lineage.ports.sandbox
-        return lambda tasks: (collect_with_retry(task, teacher, sandbox, settings.collecting) for task in tasks)
+        return lambda tasks: (collect(task, teacher, sandbox, settings.collecting) for task in tasks)
     opened = worker_attempts(workers, lineage.manifest.sandbox, lineage.manifest.teacher, settings.collecting)
     return lineage.open_until_end.enter_context(opened)
 

@@ -17,7 +17,7 @@ from benchmarks.soak_parts import attempts, faults, programs, rollouts, samples,
 from benchmarks.soak_parts.disk import Disk
 from benchmarks.soak_parts.site import Site
 from benchmarks.soak_parts.wall_clock import WallClock
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.queue.base import Depth
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.teachers.induction import MemoryTeacher
@@ -198,7 +198,7 @@ def test_what_warms_up_is_left_out() -> None:
 
 def test_an_attempt_with_another_reward_than_its_actions_are_worth_is_noticed() -> None:
     known, collecting = task(1), RolloutConfig()
-    right = collect_with_retry(known, MemoryTeacher(), MemorySandbox(), collecting, 1, "")
+    right = collect(known, MemoryTeacher(), MemorySandbox(), collecting, 1, "")
     wrong = right.model_copy(update={"reward": Reward(value=0.25, cause="partial")})
     assert attempts.faults_of(right, known, collecting) == []
     [fault] = attempts.faults_of(wrong, known, collecting)

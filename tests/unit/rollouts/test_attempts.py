@@ -10,7 +10,7 @@ from graftline.astgrep.binding import Language
 from graftline.codemod.cost import description_length
 from graftline.codemod.equality import Level
 from graftline.core.errors import BoundaryError, SandboxError
-from graftline.rollouts.collect import RolloutConfig, collect, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.reward import Reward, RewardWeights
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
@@ -253,21 +253,21 @@ PATIENT = FixedTeacher(Proposal("", F, StateUpdate()))
 
 def test_a_sandbox_that_fails_once_is_asked_once_more(task_of: TaskOf) -> None:
     task = task_of("old(1)\n", "x(1)\n")
-    again = collect_with_retry(task, PATIENT, FailingSandbox(1), RolloutConfig())
-    assert again == collect_with_retry(task, PATIENT, MemorySandbox(), RolloutConfig())
+    again = collect(task, PATIENT, FailingSandbox(1), RolloutConfig())
+    assert again == collect(task, PATIENT, MemorySandbox(), RolloutConfig())
 
 
 def test_a_sandbox_that_fails_twice_is_an_error_and_no_attempt(task_of: TaskOf) -> None:
     sandbox = FailingSandbox(3)
     with pytest.raises(SandboxError):
-        collect_with_retry(task_of("old(1)\n", "x(1)\n"), PATIENT, sandbox, RolloutConfig())
+        collect(task_of("old(1)\n", "x(1)\n"), PATIENT, sandbox, RolloutConfig())
     assert sandbox.failures == 1
 
 
 def test_a_teacher_that_cannot_answer_is_an_error_and_no_attempt(task_of: TaskOf) -> None:
     silent = FixedTeacher(BoundaryError("no answer"))
     with pytest.raises(BoundaryError):
-        collect_with_retry(task_of("old(1)\n", "x(1)\n"), silent, MemorySandbox(), RolloutConfig())
+        collect(task_of("old(1)\n", "x(1)\n"), silent, MemorySandbox(), RolloutConfig())
 
 
 def test_why_a_teacher_gave_up_is_the_class_of_the_failure(task_of: TaskOf) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.core.errors import RecordError, SandboxError
 from graftline.core.jsonl import read_lines
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.collect_many import JOURNAL_NAME, collect_many
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.induction import InductionTeacher
@@ -27,7 +27,7 @@ class Attempts:
             if task.id == self.stop_at:
                 raise SandboxError("broken")
             self.made.append(task.id)
-            yield collect_with_retry(task, InductionTeacher(sandbox), sandbox, RolloutConfig())
+            yield collect(task, InductionTeacher(sandbox), sandbox, RolloutConfig())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from graftline.core.errors import SandboxError
-from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.collect_many import JOURNAL_NAME, collect_many, worker_attempts
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import InductionTeacherConfig
@@ -32,7 +32,7 @@ def tasks(task_of: Callable[..., Task]) -> list[Task]:
 
 def test_one_worker_and_two_make_what_none_makes_in_the_order_of_the_tasks(tasks: list[Task]) -> None:
     sandbox = MemorySandbox()
-    here = [collect_with_retry(task, InductionTeacher(sandbox), sandbox, RolloutConfig()) for task in tasks]
+    here = [collect(task, InductionTeacher(sandbox), sandbox, RolloutConfig()) for task in tasks]
     assert [trajectory.task_id for trajectory in here] == [task.id for task in tasks]
     for count in (1, 2):
         with worker_attempts(count, MemorySandboxConfig(), TEACHER, RolloutConfig()) as attempts:
