@@ -1,13 +1,13 @@
 """What an evaluation came to, seed by seed and altogether."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from graftline.harbor.answers import Answer, read
 from graftline.harbor.contract import Finite
-from graftline.harbor.coverage import Summary, summary_of
+from graftline.harbor.coverage import summary_of
 
 
 class EvalStatus(StrEnum):
@@ -112,40 +112,33 @@ def result_of_answer(content: Any, title: str) -> EvalResult:
         HarborError: it is no evaluation.
     """
     answer = read(_Evaluation, content, title)
-    counts = answer.num_completed, answer.num_total
-    return _result(answer.job_id, answer.status, answer.summary, answer.results, counts, answer.error, content)
+    return EvalResult(
+        job_id=answer.job_id,
+        status=answer.status,
+        num_completed=answer.num_completed,
+        num_total=answer.num_total,
+        seed_results=_by_seed(answer.results),
+        error=answer.error,
+        raw=content,
+        **answer.summary.model_dump(),
+    )
 
 
 def result_of_seeds(
     job_id: str, status: EvalStatus, results: Sequence[SeedResult], num_total: int, error: str | None
 ) -> EvalResult:
     """Return the evaluation that the results of the seeds which have ended make."""
-    summary = summary_of(results, num_total)
-    return _result(job_id, status, summary, results, (len(results), num_total), error, {})
-
-
-def _result(
-    job_id: str,
-    status: EvalStatus,
-    summary: _Summary | Summary,
-    results: Sequence[SeedResult],
-    counts: tuple[int, int],
-    error: str | None,
-    raw: Mapping[str, Any],
-) -> EvalResult:
+    summary = asdict(summary_of(results, num_total))
     return EvalResult(
         job_id=job_id,
         status=status,
-        mean_reward=summary.mean_reward,
-        interval=summary.interval,
-        n_valid=summary.n_valid,
-        n_infra=summary.n_infra,
-        num_completed=counts[0],
-        num_total=counts[1],
-        coverage=summary.coverage,
-        total_tokens=summary.total_tokens,
-        total_cost_usd=summary.total_cost_usd,
-        seed_results=sorted(results, key=lambda result: result.seed),
+        num_completed=len(results),
+        num_total=summary.pop("n_total"),
+        seed_results=_by_seed(results),
         error=error,
-        raw=raw,
+        **summary,
     )
+
+
+def _by_seed(results: Sequence[SeedResult]) -> list[SeedResult]:
+    return sorted(results, key=lambda result: result.seed)

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 from graftline.core.errors import BoundaryError
-from graftline.core.hashing import digest, sha256_text
-from graftline.core.tokens import count_tokens
+from graftline.core.hashing import digest
 from graftline.evals.attempt import Answered, Attempted, Cost, Failed, Question, Replies, Reply, Unaskable
 from graftline.evals.cases import Case
 from graftline.llm.base import ChatRequest, Message
@@ -21,17 +20,12 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.teachers.base import Teacher
-from graftline.rollouts.teachers.openai import chat_request
+from graftline.rollouts.teachers.openai import chat_request, count_chat_tokens, seed_of
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
 
 TOO_LONG, UNREADABLE = "too_long", "unreadable"
 """Causes of questions that cannot be asked: the text does not fit into the context of the model, or is none."""
-
-_MESSAGE_TOKENS = 8
-"""Tokens that the template of a model puts round a message."""
-_MARGIN = 1.15
-"""Tokenizers of small vocabularies make more tokens of the same text than the one that is counted with."""
 
 
 class Solver(Protocol):
@@ -68,8 +62,7 @@ class Sampling:
 
     def seed_of(self, question: Question) -> int:
         """Return the seed of an attempt, the same whichever attempts are made beside it."""
-        text = "\0".join(map(str, (self.seed, question.case.id, question.attempt)))
-        return int(sha256_text(text)[:8], 16) >> 1
+        return seed_of(self.seed, question.case.id, question.attempt)
 
 
 class ChatSolver:
@@ -122,8 +115,7 @@ class ChatSolver:
         if not is_text(question.case):
             return Unaskable(question, UNREADABLE)
         request = self._request(question)
-        tokens = sum(count_tokens(message.content) + _MESSAGE_TOKENS for message in request.messages)
-        if round(_MARGIN * tokens) > self._question_tokens:
+        if count_chat_tokens(request.messages) > self._question_tokens:
             return Unaskable(question, TOO_LONG)
         try:
             answer = self._model.generate(request)

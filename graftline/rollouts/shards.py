@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from graftline.core.errors import DataError, RecordError
 from graftline.core.jsonl import whole_length
+from graftline.core.record import sync
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory
 
@@ -71,7 +72,7 @@ class ShardWriter:
             return False
         path, stream = self._open
         path.rename(_name_of_sealed(path))
-        _sync_folder(self._folder)
+        sync(self._folder)
         stream.close()
         self._open = None
         return True
@@ -136,7 +137,7 @@ def _open_shard(folder: Path, writer: str) -> tuple[Path, IO[bytes]]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         # whoever looked between the two sealed the empty file
         if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
-            _sync_folder(folder)
+            sync(folder)
             return path, os.fdopen(descriptor, "ab")
         os.close(descriptor)
 
@@ -160,21 +161,13 @@ def _seal_abandoned(path: Path) -> None:
         os.ftruncate(descriptor, whole)
         os.fsync(descriptor)
         path.rename(_name_of_sealed(path))
-        _sync_folder(path.parent)
+        sync(path.parent)
     finally:
         os.close(descriptor)
 
 
 def _name_of_sealed(path: Path) -> Path:
     return path.with_name(path.name.removeprefix(".").removesuffix(_OPEN))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal, Protocol
 
@@ -137,23 +137,19 @@ class _Running:
     """The handler knows that the job is not its own any more."""
 
 
+@dataclass(eq=False, slots=True)
 class _Worker:
-    def __init__(
-        self,
-        queue: JobQueue,
-        handle: Handler,
-        settings: WorkerSettings,
-        stop: StopRequest,
-        name: str,
-        observer: WorkObserver | None,
-        redact: Callable[[str], str],
-    ) -> None:
-        self._queue, self._handle, self._settings, self._stop = queue, handle, settings, stop
-        self._name, self._observer, self._redact = name, observer, redact
-        self._changed = threading.Condition()
-        self._running: list[_Running] = []
-        self._is_over = threading.Event()
-        self.outcomes: Counter[JobOutcome] = Counter()
+    _queue: JobQueue
+    _handle: Handler
+    _settings: WorkerSettings
+    _stop: StopRequest
+    _name: str
+    _observer: WorkObserver | None
+    _redact: Callable[[str], str]
+    outcomes: Counter[JobOutcome] = field(default_factory=Counter)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _running: list[_Running] = field(default_factory=list)
+    _is_over: threading.Event = field(default_factory=threading.Event)
 
     def take(self) -> None:
         """Start jobs as long as there is a reason to."""

@@ -71,7 +71,7 @@ class OpenAITeacher:
         while True:
             temperature = sampling.temperature if is_first else sampling.later_temperature
             hotter = round(min(temperature + _HOTTER * len(answers), _HOTTEST), 3)
-            seed = _seed(sampling.seed, task.id, attempt, len(turns), len(answers))
+            seed = seed_of(sampling.seed, task.id, attempt, len(turns), len(answers))
             request = chat_request(settings, messages, hotter, seed, self._adapter)
             answers.append(self._model.generate(request))
             answer = parse_answer(answers[-1].text, settings.answer)
@@ -101,7 +101,7 @@ class OpenAITeacher:
             examples = self._examples.like(task, text, settings.few_shots, settings.answer)
         while True:
             messages = self._prompt.chat(task, text, state, shown, [step.shot for step in examples], task.target)
-            if _tokens(messages) <= self._room:
+            if count_chat_tokens(messages) <= self._room:
                 return messages, [step.id for step in examples]
             if not examples and not shown:
                 return None
@@ -123,7 +123,8 @@ def chat_request(
     )
 
 
-def _tokens(messages: Sequence[Message]) -> int:
+def count_chat_tokens(messages: Sequence[Message]) -> int:
+    """Return about how many tokens `messages` take, those of the template of the model included; rather too many."""
     return round(_MARGIN * sum(count_tokens(message.content) + _OF_MESSAGE for message in messages))
 
 
@@ -133,8 +134,9 @@ def _failed_actions(turns: Sequence[Turn]) -> list[PatternAction | RuleAction]:
     return [turn.answer.action for turn in turns[latest:] if isinstance(turn.answer, Proposal)]
 
 
-def _seed(base: int, *parts: str | int) -> int:
-    return int(sha256_text("\0".join(map(str, (base, *parts))))[:8], 16) >> 1
+def seed_of(*parts: str | int) -> int:
+    """Return the seed of a draw, the same whichever draws are made beside it."""
+    return int(sha256_text("\0".join(map(str, parts)))[:8], 16) >> 1
 
 
 def _generation(request: ChatRequest, answers: Sequence[ChatAnswer], prompt_digest: str) -> Generation:
