@@ -248,7 +248,7 @@ def _find_task_app(root: Path | None, deployment: str, backend_url: str, seeds: 
     from graftline.core.secrets import open_secrets
     from graftline.harbor.address import HarborDeploymentRef
     from graftline.harbor.contract import MAX_TIMEOUT_S
-    from graftline.harbor.localapi.answers import KEY_VARIABLE
+    from graftline.harbor.localapi.app import KEY_VARIABLE
 
     is_url = deployment.startswith(("http://", "https://"))
     url_ref = HarborDeploymentRef.of_url(deployment) if is_url else None

@@ -1,13 +1,9 @@
 """Why the service, or a task app, refuses a request. Only the answer knows the status of HTTP, which follows from the code."""
 
-import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from starlette.responses import JSONResponse
 
 _SHOWN = 200
 _UNPROCESSABLE = 422
@@ -69,14 +65,3 @@ class RequestError(Exception):
 def not_found(kind: str, name: str) -> RequestError:
     """Return the refusal of what is not there."""
     return RequestError("not_found", f"{kind} {name[:_SHOWN]!r}: there is none; list them to see what there is")
-
-
-def problem_response(error: RequestError) -> "JSONResponse":
-    """Return the answer that says why."""
-    from starlette.responses import JSONResponse
-
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    answer = ProblemAnswer(error=Problem(code=error.code, message=str(error), details=error.details))
-    return JSONResponse(answer.model_dump(mode="json"), error.status, headers)

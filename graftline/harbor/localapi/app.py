@@ -1,6 +1,6 @@
 """The task app: an environment behind the routes that evaluation and prompt optimization call.
 
-Everything but `/` and the OpenAPI document needs a key (`localapi.answers.Keys`). How a rollout ends is always an answer of 200
+Everything but `/` and the OpenAPI document needs a key (`accepted_keys`). How a rollout ends is always an answer of 200
 (`localapi.rollouts`); 404 and 422 say that the request cannot be meant.
 """
 
@@ -10,22 +10,26 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Security
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.middleware import Middleware
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.security import APIKeyHeader, HTTPBearer
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import from_json
 
 from graftline import __version__
 from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_SEED, MAX_TIMEOUT_S, RolloutRequest, RolloutResponse, TaskInfo
-from graftline.harbor.localapi.answers import HANDLERS, MAX_BODY_BYTES, BodyLimit, Keys, rollout_request
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.rollouts import Rollouts, call
 from graftline.harbor.refusal import ProblemAnswer, RequestError
+from graftline.harbor.web import ERRORS, SCHEMAS, RequestGate, answer_error, describe, invalid_request
 
+KEY_VARIABLE = "ENVIRONMENT_API_KEY"
+ALIASES_VARIABLE = "ENVIRONMENT_API_KEY_ALIASES"
+"""Further keys, commas between them: while a key is changed, the old and the new one count."""
+MAX_BODY_BYTES = 8 << 20
 _MOST_SEEDS = 1000
-_SCHEMAS = "#/components/schemas/"
+_PUBLIC = frozenset({"/", "/openapi.json", "/docs"})
 _PROBLEMS = {
     401: "The key is missing or wrong.",
     404: "No task stands for a seed.",
@@ -89,84 +93,60 @@ def create_local_api(config: LocalAPIConfig, environment: Mapping[str, str] = os
     Raises:
         ConfigError: it has no way to do rollouts.
     """
-    routes = _Routes(config, _rollouts(config))
-    app = _TaskApp(
+    keys = partial(accepted_keys, config.api_key, environment) if config.require_api_key else None
+    gate = Middleware(RequestGate, keys=keys, most_bytes=MAX_BODY_BYTES, public=_PUBLIC)
+    app = FastAPI(
         title=config.name,
         description=config.description,
         version=__version__,
         lifespan=partial(_lifespan, config),
-        middleware=[*_middleware(config), *config.middleware],
-        exception_handlers=dict(HANDLERS),
+        middleware=[*_cors(config), gate, *config.middleware],
+        exception_handlers=dict.fromkeys(ERRORS, answer_error),
         redoc_url=None,
     )
     state = {"dataset_registry": config.dataset_registry, "rubrics": config.rubrics, "proxy": config.proxy}
     for name, value in {**state, **config.app_state}.items():
         setattr(app.state, name, value)
-    guard = [Depends(_guard(Keys(config.api_key, environment)))] if config.require_api_key else []
-    app.include_router(routes.build_open())
-    app.include_router(routes.build_guarded(), dependencies=guard, responses=_problems(401, 503) if guard else {})
+    app.include_router(_routes(config, _rollouts(config)))
     for router in config.routers:
-        app.include_router(router, dependencies=guard)
+        app.include_router(router)
+    describe(app, _PUBLIC, RolloutRequest)
     return app
 
 
-class _TaskApp(FastAPI):
-    """Describes the body of `/rollout` too, which its route reads itself: after the key, and within its bounds."""
+def accepted_keys(own: SecretStr | None, environment: Mapping[str, str]) -> list[str]:
+    """Return the keys of one task app: its own, and those of the environment.
 
-    def openapi(self) -> dict[str, Any]:
-        document = super().openapi()
-        schema = RolloutRequest.model_json_schema(ref_template=_SCHEMAS + "{model}")
-        document["components"]["schemas"] |= {**schema.pop("$defs", {}), RolloutRequest.__name__: schema}
-        return document
+    Raises:
+        RequestError: there is none.
+    """
+    aliases = environment.get(ALIASES_VARIABLE, "").split(",")
+    texts = [own.get_secret_value() if own else "", environment.get(KEY_VARIABLE, ""), *aliases]
+    if not (keys := [text.strip() for text in texts if text.strip()]):
+        raise RequestError(
+            "no_key",
+            f"this task app needs a key and has none; set {KEY_VARIABLE} where it runs, give LocalAPIConfig an"
+            " api_key, or, where nobody else can reach it, require_api_key=False",
+        )
+    return keys
 
 
-class _Routes:
-    """The routes of one task app."""
+def _routes(config: LocalAPIConfig, rollouts: Rollouts) -> APIRouter:
+    router = APIRouter()
+    guarded = _problems(401, 503) if config.require_api_key else {}
 
-    def __init__(self, config: LocalAPIConfig, rollouts: Rollouts) -> None:
-        self._config, self._rollouts = config, rollouts
-        self._health = Health(service=config.app_id)
+    @router.get("/", tags=["about"], summary="Whether it answers")
+    @router.head("/", tags=["about"], summary="Whether it answers")
+    @router.get("/health", tags=["about"], summary="Whether it answers, to who has the key", responses=guarded)
+    async def health() -> Health:
+        return Health(service=config.app_id)
 
-    def build_open(self) -> APIRouter:
-        """Return those that need no key."""
-        router = APIRouter(tags=["about"])
-        router.get("/", summary="Whether it answers")(self._root)
-        router.head("/", summary="Whether it answers")(self._root)
-        return router
+    @router.post("/done", tags=["rollouts"], summary="No more rollouts are wanted", responses=guarded)
+    async def done() -> Done:
+        return Done(service=config.app_id)
 
-    def build_guarded(self) -> APIRouter:
-        """Return all others."""
-        router = APIRouter()
-        router.get("/health", tags=["about"], summary="Whether it answers, to who has the key")(self._root)
-        router.get("/info", tags=["about"], summary="What all tasks have in common")(self._info)
-        router.get(
-            "/task_info",
-            tags=["tasks"],
-            summary="All tasks together, or those of seeds",
-            description="Without a seed the taskset; of one seed its task; of several a list of theirs, in their order.",
-            responses=_problems(404, 422),
-        )(self._task_info)
-        body = {"required": True, "content": {"application/json": {"schema": {"$ref": f"{_SCHEMAS}RolloutRequest"}}}}
-        router.post(
-            "/rollout",
-            tags=["rollouts"],
-            summary="One rollout, from beginning to end",
-            description="Every ending is answered with 200. A reward that is null says that nothing is known of the"
-            " attempt, and failure_cause why.",
-            openapi_extra={"requestBody": body},
-            responses=_problems(404, 413, 422),
-        )(self._rollout)
-        router.post("/done", tags=["rollouts"], summary="No more rollouts are wanted")(self._done)
-        return router
-
-    async def _root(self) -> Health:
-        return self._health
-
-    async def _done(self) -> Done:
-        return Done(service=self._config.app_id)
-
-    async def _info(self) -> Info:
-        config = self._config
+    @router.get("/info", tags=["about"], summary="What all tasks have in common", responses=guarded)
+    async def info() -> Info:
         about = TaskInfo.model_validate(
             config.base_task_info
             or {"task": {"id": config.app_id, "name": config.name, "description": config.description}}
@@ -183,11 +163,23 @@ class _Routes:
             **about.model_dump(mode="json", include={"dataset", "inference", "limits", "task_metadata"}),
         )
 
-    async def _task_info(self, seed: Seeds, seeds: Seeds) -> Taskset | TaskInfo | list[TaskInfo]:
+    @router.get(
+        "/task_info",
+        tags=["tasks"],
+        summary="All tasks together, or those of seeds",
+        description="Without a seed the taskset; of one seed its task; of several a list of theirs, in their order.",
+        responses={**guarded, **_problems(404, 422)},
+    )
+    async def task_info(seed: Seeds, seeds: Seeds) -> Taskset | TaskInfo | list[TaskInfo]:
         requested = [*seed, *seeds]
         if not requested:
-            return Taskset(taskset=await self._description())
-        infos = await self._instances(requested)
+            own = {"id": config.app_id, "name": config.name, "description": config.description}
+            provide = config.provide_taskset_description
+            return Taskset(taskset=own if provide is None else dict(await call(provide)))
+        provider = config.provide_task_instances or config.instance_provider
+        if provider is None:
+            raise RequestError("no_tasks", "this task app does not say what its seeds stand for")
+        infos: list[TaskInfo] = await call(partial(_list_tasks, provider), requested)
         if len(infos) != len(requested):
             raise RequestError(
                 "unknown_seed",
@@ -195,21 +187,39 @@ class _Routes:
             )
         return infos[0] if len(requested) == 1 else infos
 
-    async def _description(self) -> dict[str, Any]:
-        config = self._config
-        if config.provide_taskset_description is not None:
-            return dict(await call(config.provide_taskset_description))
-        return {"id": config.app_id, "name": config.name, "description": config.description}
+    body = {"required": True, "content": {"application/json": {"schema": {"$ref": f"{SCHEMAS}RolloutRequest"}}}}
 
-    async def _instances(self, seeds: Sequence[int]) -> list[TaskInfo]:
-        provider = self._config.provide_task_instances or self._config.instance_provider
-        if provider is None:
-            raise RequestError("no_tasks", "this task app does not say what its seeds stand for")
-        infos: list[TaskInfo] = await call(partial(_list_tasks, provider), seeds)
-        return infos
+    @router.post(
+        "/rollout",
+        tags=["rollouts"],
+        summary="One rollout, from beginning to end",
+        description="Every ending is answered with 200. A reward that is null says that nothing is known of the"
+        " attempt, and failure_cause why.",
+        openapi_extra={"requestBody": body},
+        responses={**guarded, **_problems(404, 413, 422)},
+    )
+    async def rollout(request: Request) -> RolloutResponse:
+        return await rollouts.response(await _rollout_request(request), request)
 
-    async def _rollout(self, request: Request) -> RolloutResponse:
-        return await self._rollouts.response(await rollout_request(request), request)
+    return router
+
+
+async def _rollout_request(request: Request) -> RolloutRequest:
+    try:
+        # refuses what is deeper than 200 levels, and numbers that are none
+        body = from_json(await request.body(), allow_inf_nan=False)
+    except ValueError:
+        raise RequestError("invalid_json", "the body is not JSON; send a RolloutRequest") from None
+    try:
+        rollout = RolloutRequest.model_validate(body)
+    except ValidationError as error:
+        raise invalid_request(error.errors(include_url=False, include_input=False)) from None
+    if any(override.preflight_script for override in rollout.context_overrides):
+        raise RequestError(
+            "preflight_refused",
+            "context_overrides: a preflight_script is not run; put what it does into the environment",
+        )
+    return rollout
 
 
 def _list_tasks(provider: Callable[[Sequence[int]], Any], seeds: Sequence[int]) -> Any:
@@ -238,28 +248,16 @@ def _rollouts(config: LocalAPIConfig) -> Rollouts:
     return Rollouts(config.rollout)
 
 
-def _middleware(config: LocalAPIConfig) -> list[Middleware]:
-    limit = Middleware(BodyLimit)
+def _cors(config: LocalAPIConfig) -> list[Middleware]:
     if not config.cors_origins:
-        return [limit]
+        return []
     headers = ["authorization", "content-type", "x-api-key", "x-api-keys"]
-    origins = [*config.cors_origins]
     # outermost, so that pages may read refusals too
     return [
-        Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers),
-        limit,
+        Middleware(
+            CORSMiddleware, allow_origins=[*config.cors_origins], allow_methods=["GET", "POST"], allow_headers=headers
+        )
     ]
-
-
-def _guard(keys: Keys) -> Callable[..., Any]:
-    described = Security(APIKeyHeader(name="X-API-Key", auto_error=False))
-    bearer = Security(HTTPBearer(auto_error=False))
-
-    # the two are for the OpenAPI document
-    async def guard(request: Request, _key: Any = described, _bearer: Any = bearer) -> None:
-        keys.check(request.headers)
-
-    return guard
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -47,7 +47,7 @@ class LocalAPIConfig:
     app_state: Mapping[str, Any] = field(default_factory=dict)
     require_api_key: bool = True
     api_key: SecretStr | None = None
-    """Counts beside those of the environment (`localapi.answers.Keys`)."""
+    """Counts beside those of the environment (`localapi.app.accepted_keys`)."""
     cors_origins: Sequence[str] = ()
     startup_hooks: Sequence[Hook] = ()
     shutdown_hooks: Sequence[Hook] = ()

@@ -2,18 +2,20 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
 
 from graftline.core.errors import ConfigError, HarborError
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ENDS_WITHIN_S = 10
 _KEPT_OPEN_S = 60
 _STARTS_WITHIN_S = 60.0
+_LOOKS_EVERY_S = 0.005
 
 
 @contextmanager
@@ -24,68 +26,51 @@ def serve_task_app(app: Any, host: str = "127.0.0.1", port: int = 0) -> Iterator
         ConfigError: the address is not one of this machine, or taken.
         HarborError: the app does not start.
     """
-    if host not in _LOOPBACK:
+    if host not in LOOPBACK:
         raise ConfigError(
             f"host {host!r} would offer the task app to other machines, without encryption; use 127.0.0.1"
         )
-    with open_listener(host, port) as listener:
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            # logging is set up by whoever runs this process
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            ws="none",
-            timeout_graceful_shutdown=_ENDS_WITHIN_S,
-            # longer than clients keep one, which else write to connections that are being closed
-            timeout_keep_alive=_KEPT_OPEN_S,
-        )
-        server = _Server(config, listener)
-        server.start()
-        try:
-            yield url_of(listener)
-        finally:
-            server.stop()
+    with open_listener(host, port) as listener, serve_app(app, listener) as url:
+        yield url
 
 
-class _Web(uvicorn.Server):
-    """Says when it has started, or never will."""
+@contextmanager
+def serve_app(app: Any, listener: socket.socket) -> Iterator[str]:
+    """Serve `app` from a thread while the context lasts, and give the address of `listener`.
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_decided = threading.Event()
+    Raises:
+        HarborError: the app does not start.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        # logging is set up by whoever runs this process
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        timeout_graceful_shutdown=_ENDS_WITHIN_S,
+        # longer than clients keep one, which else write to connections that are being closed
+        timeout_keep_alive=_KEPT_OPEN_S,
+    )
+    web = uvicorn.Server(config)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.is_decided.set()
+    def run() -> None:
+        with suppress(SystemExit):  # uvicorn's way to say that it did not start
+            web.run(sockets=[listener])
 
-
-class _Server:
-    """uvicorn in a thread."""
-
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
-        self._web = _Web(config)
-        self._thread = threading.Thread(target=self._run, args=(listener,), name="task-app", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-        if not self._web.is_decided.wait(_STARTS_WITHIN_S) or not self._web.started:
-            self.stop()
-            raise HarborError("the task app did not start; its log says why, and so do its startup_hooks when called")
-
-    def stop(self) -> None:
-        self._web.should_exit = True
-        self._thread.join(2 * _ENDS_WITHIN_S)
-
-    def _run(self, listener: socket.socket) -> None:
-        try:
-            self._web.run(sockets=[listener])
-        except SystemExit:
-            # uvicorn's way to say that it did not start
-            pass
-        finally:
-            self._web.is_decided.set()
+    thread = threading.Thread(target=run, name="task-app", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + _STARTS_WITHIN_S
+    try:
+        while not web.started:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                raise HarborError("the app did not start; its log says why, and so do its startup_hooks when called")
+            time.sleep(_LOOKS_EVERY_S)
+        yield url_of(listener)
+    finally:
+        web.should_exit = True
+        thread.join(2 * _ENDS_WITHIN_S)
 
 
 def open_listener(host: str, port: int) -> socket.socket:

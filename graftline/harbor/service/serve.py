@@ -1,16 +1,15 @@
 """A service that runs until it is told to end (`graftline harbor serve`), or for as long as a block of code."""
 
-import asyncio
 import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import assert_never
 
-import uvicorn
 from fastapi import FastAPI
 from pydantic import Field, SecretStr
 
@@ -21,7 +20,7 @@ from graftline.harbor.executors.base import Executor, MemoryExecutor, MemoryExec
 from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.localapi.served import open_listener, serve_task_app, url_of
+from graftline.harbor.localapi.served import LOOPBACK, open_listener, serve_app
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.prompt_jobs import Optimizer
@@ -30,9 +29,7 @@ from graftline.harbor.service.state import ServiceSettings
 KEY_VARIABLE = "GRAFTLINE_HARBOR_KEY"
 DATABASE_VARIABLE = "GRAFTLINE_HARBOR_DATABASE"
 DEFAULT_PORT = 8020
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SHORTEST_KEY = 16
-_ENDS_WITHIN_S = 10
 
 
 ExecutorConfig = LocalExecutorConfig | MemoryExecutorConfig | DockerExecutorConfig | DaytonaExecutorConfig
@@ -136,13 +133,17 @@ def serve(
     started: Callable[[str], None] = lambda url: None,
     optimizer: Optimizer | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; `started` gets the address.
+    """Serve until SIGTERM or SIGINT; `started` gets the address. For the main thread of a process.
 
     Raises:
         ConfigError: the address is not one of this machine, or taken; others as `open_service`.
     """
-    with closing(listen(settings)) as listener, open_service(settings, root, secrets_, database, optimizer) as (app, _):
-        asyncio.run(_run(app, listener, started))
+    with serve_in_thread(settings, root, secrets_, database, optimizer) as (url, _):
+        end = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: end.set())
+        started(url)
+        end.wait()
 
 
 @contextmanager
@@ -155,37 +156,11 @@ def serve_in_thread(
         ConfigError, HarborError, RecordError: as `serve`.
     """
     with (
+        closing(listen(settings)) as listener,
         open_service(settings, root, secrets_, database, optimizer) as (app, key),
-        serve_task_app(app, settings.host, settings.port) as url,
+        serve_app(app, listener) as url,
     ):
         yield url, key
-
-
-class _Web(uvicorn.Server):
-    """One that leaves signals to the process it is in."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _run(app: FastAPI, listener: socket.socket, started: Callable[[str], None]) -> None:
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=_ENDS_WITHIN_S, timeout_keep_alive=60
-    )
-    web = _Web(config)
-
-    def end() -> None:
-        web.should_exit = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, end)
-    task = asyncio.create_task(web.serve(sockets=[listener]))
-    while not web.started and not task.done():
-        await asyncio.sleep(0.01)
-    if web.started:
-        started(url_of(listener))
-    await task
 
 
 def listen(settings: HarborSettings) -> socket.socket:
@@ -194,7 +169,7 @@ def listen(settings: HarborSettings) -> socket.socket:
     Raises:
         ConfigError: it is not one of this machine, or taken.
     """
-    if settings.host not in _LOOPBACK and not settings.behind_proxy:
+    if settings.host not in LOOPBACK and not settings.behind_proxy:
         raise ConfigError(
             f"host {settings.host!r} would offer the service to other machines, without encryption; use 127.0.0.1, or"
             " say behind_proxy where something in front of it encrypts"

@@ -176,12 +176,12 @@ def test_the_same_key_is_the_same_job(sqlite_url: str) -> None:
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [
-        ({"seeds": []}, 422, "invalid"),
+        ({"seeds": []}, 422, "invalid_request"),
         ({"seeds": [1, 1]}, 422, "seeds"),
-        ({"seeds": ["1"]}, 422, "invalid"),
+        ({"seeds": ["1"]}, 422, "invalid_request"),
         ({"deployment_id": None, "task_app_url": "http://elsewhere/app"}, 422, "task_app_url"),
         ({"deployment_id": "none"}, 404, "not_found"),
-        ({"budget": {"max_usd": 0}}, 422, "invalid"),
+        ({"budget": {"max_usd": 0}}, 422, "invalid_request"),
     ],
 )
 def test_an_evaluation_that_does_not_fit_is_refused(
@@ -204,5 +204,5 @@ def test_a_prompt_optimization_is_kept_until_it_is_taken_or_cancelled(sqlite_url
         told = client.get(f"{at}/{job['job_id']}/events/stream", headers={"Last-Event-ID": "1"}).text
         assert [line for line in told.splitlines() if line.startswith("event")] == ["event: prompt_learning.cancelled"]
         refused = client.post(at, json={"config_body": {}})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
         assert client.get(f"{AT}/{job['job_id']}").status_code == 404

@@ -16,8 +16,7 @@ from pydantic import SecretStr
 from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.contract import RolloutRequest, TaskDescription, TaskInfo
-from graftline.harbor.localapi.answers import MAX_BODY_BYTES
-from graftline.harbor.localapi.app import create_local_api
+from graftline.harbor.localapi.app import MAX_BODY_BYTES, create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.refusal import RequestError
@@ -173,7 +172,7 @@ def test_an_app_that_does_not_start_says_so(caplog: pytest.LogCaptureFixture) ->
 
     with (
         caplog.at_level(logging.CRITICAL, "uvicorn.error"),
-        pytest.raises(HarborError, match="the task app did not start"),
+        pytest.raises(HarborError, match="the app did not start"),
         serve_task_app(app_of(startup_hooks=[hook])),
     ):
         pass
@@ -191,16 +190,19 @@ def test_every_route_but_the_root_needs_the_key(client: Client, method: str, pat
     assert problem(response) == (
         401,
         "unauthorized",
-        "the key is missing or wrong; send the one of this task app as X-API-Key or as a bearer token",
+        "the key is missing or wrong; send it as X-API-Key or as a bearer token",
         {},
     )
     assert response.headers["www-authenticate"] == "Bearer"
     assert "env-ke" not in response.text
 
 
-def test_an_app_without_a_key_answers_503() -> None:
-    response = Client(create_local_api(config(), {})).get("/health", headers=KEY)
-    assert problem(response)[:2] == (503, "no_key")
+def test_an_app_without_a_key_answers_503_until_it_has_one() -> None:
+    environment: dict[str, str] = {}
+    client = Client(create_local_api(config(), environment), KEY)
+    assert problem(client.get("/health"))[:2] == (503, "no_key")
+    environment |= ENVIRONMENT
+    assert client.get("/health").status_code == 200
 
 
 def test_a_key_of_the_config_counts_beside_that_of_the_environment() -> None:
@@ -314,7 +316,7 @@ def test_a_provider_that_fails_is_an_error_that_quotes_only_our_own() -> None:
         said.append(problem(client.get("/task_info?seed=0", headers=KEY))[:3])
     assert said == [
         (500, "failed", "deployment 'd': has no instance of seed 0"),
-        (500, "failed", "the task app failed; its log says where"),
+        (500, "failed", "the request failed; the log says where"),
     ]
 
 
@@ -494,7 +496,7 @@ def test_routers_state_middleware_and_hooks_of_an_app() -> None:
     assert client.get("/debug", headers={"X-API-Key": "x"}).status_code == 401
     assert client.get("/debug").json() == {"limit": 7, "proxy": "p"}
     assert problem(client.get("/gone")) == (410, "refused", "it was here", {})
-    assert called[4:] == ["http", "http", "http"]
+    assert called[4:] == ["http", "http"]  # not the request without the key
 
 
 def test_pages_of_named_origins_may_read_answers_and_refusals() -> None:
@@ -530,6 +532,6 @@ def test_the_openapi_document_says_what_is_sent_and_what_is_refused(client: Clie
     assert rollout["requestBody"]["content"] == {
         "application/json": {"schema": {"$ref": "#/components/schemas/RolloutRequest"}}
     }
-    assert rollout["security"] == [{"APIKeyHeader": []}, {"HTTPBearer": []}]
+    assert (document["security"], document["paths"]["/"]["get"]["security"]) == ([{"bearer": []}, {"key": []}], [])
     wanted = {part.split('"')[0] for part in json.dumps(document).split("#/components/schemas/")[1:]}
     assert wanted <= {*document["components"]["schemas"]}
