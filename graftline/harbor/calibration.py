@@ -7,6 +7,7 @@ something between the floor (agent `nop`) and the ceiling (agent `oracle`) of it
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, Self
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.core.errors import ConfigError, RecordError
 from graftline.harbor.address import deployment_path
-from graftline.harbor.deployment_file import CalibrationRun, ConfiguredDeployment, calibration_run
+from graftline.harbor.deployment_file import ConfiguredDeployment, IdleAgent, calibration_policy
 
 if TYPE_CHECKING:
     from graftline.harbor.rollout_batch import EndedRollout
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FULL = 1.0
 """What a solution earns that is right."""
 Fault = Literal["nop_unknown", "oracle_unknown", "oracle_below_full", "nop_reaches_oracle"]
-AGENTS = ("nop", "oracle")
+AGENTS: tuple[IdleAgent, ...] = ("nop", "oracle")
 _TOLERANCE = 1e-6
 """Of rewards that were rounded when they were written."""
 
@@ -182,18 +183,19 @@ def calibrate(
     digests: list[str] = []
     for agent in AGENTS:
         with tempfile.TemporaryDirectory() as folder:
-            run = _run(deployment, agent, Path(folder))
-            selected = _select_seeds(run, seeds, deployment)
-            created = service.uploader.create_deployment(run.spec)
+            spec = deployment.spec(Path(folder), agent=agent)
+            tasks = {task.seed: task.task_id for task in spec.tasks}
+            selected = _select_seeds(tasks, seeds, deployment)
+            created = service.uploader.create_deployment(spec)
         ready = service.uploader.wait_for_build(created.id)
-        view = service.client.request("GET", deployment_path(ready.id))
-        digests.append(str(view["digest"]))
-
-        def notify(rollout: "EndedRollout", agent: str = agent, total: int = len(selected)) -> None:
-            on_ended(agent, total, rollout)
-
-        rollouts = run_rollouts(service.deployment(ready.id), selected, run.policy, at_once, notify)
-        tasks = {task.seed: task.task_id for task in run.spec.tasks}
+        digests.append(str(service.client.request("GET", deployment_path(ready.id))["digest"]))
+        rollouts = run_rollouts(
+            service.deployment(ready.id),
+            selected,
+            calibration_policy(deployment.file, agent),
+            at_once,
+            partial(on_ended, agent, len(selected)),
+        )
         rewards[agent] = {
             tasks.get(rollout.seed) or rollout.task_id or str(rollout.seed): rollout.reward
             if rollout.reward_valid
@@ -205,20 +207,12 @@ def calibrate(
     return calibration
 
 
-def _run(deployment: ConfiguredDeployment, agent: str, folder: Path) -> CalibrationRun:
-    try:
-        return calibration_run(deployment.file, "nop" if agent == "nop" else "oracle", deployment.root, folder)
-    except ValueError as error:
-        raise ConfigError(f"{deployment.path}: {error}") from None
-
-
-def _select_seeds(run: CalibrationRun, seeds: Sequence[int] | None, deployment: ConfiguredDeployment) -> list[int]:
-    seeds_of_tasks = {task.seed for task in run.spec.tasks}
-    if seeds is None and not seeds_of_tasks:
+def _select_seeds(tasks: Mapping[int, str], seeds: Sequence[int] | None, deployment: ConfiguredDeployment) -> list[int]:
+    if seeds is None and not tasks:
         raise ConfigError(f"{deployment.path}: does not say which seeds stand for its tasks; name them")
-    selected = sorted(seeds_of_tasks) if seeds is None else list(seeds)
-    if seeds_of_tasks and (missing := [seed for seed in selected if seed not in seeds_of_tasks]):
+    selected = sorted(tasks) if seeds is None else list(seeds)
+    if tasks and (missing := [seed for seed in selected if seed not in tasks]):
         raise ConfigError(
-            f"{deployment.path}: seed {missing[0]} stands for no task; known: {min(seeds_of_tasks)} to {max(seeds_of_tasks)}"
+            f"{deployment.path}: seed {missing[0]} stands for no task; known: {min(tasks)} to {max(tasks)}"
         )
     return selected

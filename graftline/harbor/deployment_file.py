@@ -3,23 +3,16 @@
 graftline harbor upload configs/harbor/engine_bench.yaml
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from graftline.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from graftline.harbor.build_spec import HarborBuildSpec
-
 import shutil
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, Text
 
 if TYPE_CHECKING:
@@ -54,6 +47,24 @@ class EngineBench(Config):
     verifier_timeout_s: int | None = Field(default=None, ge=10, le=MAX_TIMEOUT_S)
     """Of `cargo check` and `cargo test` together; the largest of the tasks' where it is not given."""
 
+    def spec(self, file: "DeploymentFile", root: Path, staging: Path, agent: IdleAgent | None) -> "HarborBuildSpec":
+        """Return the cards as a deployment."""
+        from graftline.harbor.engine_bench.cards import read_cards, stage_cards
+        from graftline.harbor.task_format.importing import build_spec
+
+        staged = stage_cards(
+            read_cards(_find(root, self.tasks, "tasks"), self.include),
+            _find(root, self.crate, "crate"),
+            _find(root, self.dockerfile, "dockerfile"),
+            staging,
+            agent=agent or self.agent,
+            package=self.package,
+            limits=file.limits,
+            verifier_timeout_s=self.verifier_timeout_s,
+        )
+        metadata = {"agent_type": agent or self.agent, "benchmark": "engine-bench", "version": "1.0"}
+        return build_spec(staged, file.calibration_name(agent), metadata)
+
 
 class HarborTasks(Config):
     """Any Harbor tasks."""
@@ -68,6 +79,21 @@ class HarborTasks(Config):
     agent: Agent = "codex"
     reward_key: Text = Field(default="reward", min_length=1)
 
+    def spec(self, file: "DeploymentFile", root: Path, staging: Path, agent: IdleAgent | None) -> "HarborBuildSpec":
+        """Return the tasks as a deployment."""
+        from graftline.harbor.task_format.importing import import_harbor_tasks
+
+        return import_harbor_tasks(
+            _find(root, self.tasks, "tasks"),
+            file.calibration_name(agent),
+            staging,
+            agent=agent or self.agent,
+            dockerfile=_find(root, self.dockerfile, "dockerfile") if self.dockerfile else None,
+            has_image=self.has_image,
+            reward_key=self.reward_key,
+            limits=file.limits,
+        )
+
 
 class Refactoring(Config):
     """Refactoring tasks of our own, graded by `graftline.harbor.environments`."""
@@ -79,6 +105,38 @@ class Refactoring(Config):
     """What seeds stand for; the tasks by their ids where it is not given."""
     dockerfile: FilePath | None = None
     """Of an image with graftline in it, for executors that build one."""
+
+    def spec(self, file: "DeploymentFile", root: Path, staging: Path, agent: IdleAgent | None) -> "HarborBuildSpec":
+        """Return the tasks that seeds stand for as a deployment; whoever acts is for each rollout to say."""
+        from graftline.harbor.build_spec import HarborBuildSpec, TaskSeed
+        from graftline.harbor.environments.manifest import SeedManifest, by_id, load_tasks, seed_tasks
+
+        path = _find(root, self.tasks, "tasks")
+        tasks = load_tasks(path)
+        manifest = (
+            SeedManifest.of(tasks)
+            if self.manifest is None
+            else SeedManifest.load(_find(root, self.manifest, "manifest"))
+        )
+        seeds = manifest.task_of(by_id(tasks))
+        if not seeds:
+            raise ConfigError(
+                f"environment.tasks: {self.tasks!r} holds no task that a seed stands for; name another file"
+            )
+        context = staging / "context"
+        shutil.rmtree(context, ignore_errors=True)
+        context.mkdir(parents=True)
+        shutil.copyfile(path, context / "tasks.jsonl")
+        manifest.write(context / "manifest.json")
+        return HarborBuildSpec(
+            name=file.name,
+            dockerfile_path=_find(root, self.dockerfile, "dockerfile") if self.dockerfile else None,
+            context_dir=context,
+            entrypoint=REFACTORING_ENTRYPOINT,
+            limits=file.limits or HarborLimits(),
+            tasks=[TaskSeed.model_validate(seed) for seed in seed_tasks(seeds)],
+            metadata={"environment": "refactoring", "manifest_version": manifest.version},
+        )
 
 
 class Folder(Config):
@@ -96,6 +154,22 @@ class Folder(Config):
     """Whether request and result are files, or standard input and output."""
     env_vars: dict[str, Text] = Field(default={})
     """Variables of the program; no secrets."""
+
+    def spec(self, file: "DeploymentFile", root: Path, staging: Path, agent: IdleAgent | None) -> "HarborBuildSpec":
+        """Return the folder as a deployment; its program is told who acts by each rollout."""
+        from graftline.harbor.build_spec import HarborBuildSpec
+
+        context = _find(root, self.context, "context")
+        dockerfile = _find(root, self.dockerfile, "dockerfile") if self.dockerfile else context / "Dockerfile"
+        return HarborBuildSpec(
+            name=file.name,
+            context_dir=context,
+            dockerfile_path=dockerfile if dockerfile.is_file() else None,
+            entrypoint=self.entrypoint,
+            entrypoint_mode=self.entrypoint_mode,
+            env_vars=self.env_vars,
+            limits=file.limits or HarborLimits(),
+        )
 
 
 class CalibrationSettings(Config):
@@ -148,14 +222,9 @@ class DeploymentFile(Config):
         """Where the calibration is kept, relative to the root."""
         return Path(self.calibration.path or f"data/harbor/calibration/{self.name}.json")
 
-
-@dataclass(frozen=True, slots=True)
-class CalibrationRun:
-    """A deployment whose rewards are the floor or the ceiling, and the policy to ask it with."""
-
-    agent: IdleAgent
-    spec: "HarborBuildSpec"
-    policy: dict[str, Any] = field(default_factory=dict)
+    def calibration_name(self, agent: IdleAgent | None) -> str:
+        """Return the name of a deployment in which `agent` acts."""
+        return self.name if agent is None else f"{self.name}-{agent}"
 
 
 def load_deployment(path: Path) -> DeploymentFile:
@@ -167,133 +236,36 @@ def load_deployment(path: Path) -> DeploymentFile:
     return load_yaml(path, DeploymentFile)
 
 
-def deployment_spec(file: DeploymentFile, root: Path, staging: Path) -> "HarborBuildSpec":
+def deployment_spec(
+    file: DeploymentFile, root: Path, staging: Path, agent: IdleAgent | None = None
+) -> "HarborBuildSpec":
     """Return the deployment of `file`; its contexts are written below `staging`, which stays until the upload.
+
+    With `agent` it is what the floor (`nop`) or the ceiling (`oracle`) is found by, asked with `calibration_policy`. Where
+    agents act it is a deployment of its own: what is graded instead of the submission is for no rollout to say.
 
     Raises:
         ConfigError: what the file names is not there.
         DataError: it is there and cannot be used.
     """
-    return _spec(file, root, staging, None)
+    spec = file.environment.spec(file, root, staging, agent)
+    return spec.model_copy(update={"metadata": {**spec.metadata, **file.metadata}, "description": file.description})
 
 
-def calibration_run(file: DeploymentFile, agent: IdleAgent, root: Path, staging: Path) -> CalibrationRun:
-    """Return how to find the floor (`nop`) or the ceiling (`oracle`).
-
-    An agent's is a deployment of its own, `<name>-nop` or `<name>-oracle`: what is graded instead of the submission is for
-    no rollout to say. Our own environment is asked with another teacher, a program of a folder with another agent.
-
-    Raises:
-        ConfigError, DataError: as `deployment_spec`.
-    """
-    if isinstance(file.environment, Refactoring):
-        return CalibrationRun(agent, _spec(file, root, staging, None), {"teacher": _TEACHERS[agent]})
-    if isinstance(file.environment, Folder):
-        return CalibrationRun(agent, _spec(file, root, staging, None), {"agent": agent})
-    return CalibrationRun(agent, _spec(file, root, staging, agent))
+def calibration_policy(file: DeploymentFile, agent: IdleAgent) -> dict[str, Any]:
+    """Return the policy that has `agent` act: a teacher in our own environment, an agent that a folder's program is told."""
+    match file.environment:
+        case Refactoring():
+            return {"teacher": _TEACHERS[agent]}
+        case Folder():
+            return {"agent": agent}
+    return {}
 
 
-def _spec(file: DeploymentFile, root: Path, staging: Path, idle: IdleAgent | None) -> "HarborBuildSpec":
-    environment = file.environment
-    if isinstance(environment, Folder):
-        return _folder_spec(environment, file, root)
-    tasks = _there(root, environment.tasks, "environment.tasks")
-    dockerfile = (
-        None if environment.dockerfile is None else _there(root, environment.dockerfile, "environment.dockerfile")
-    )
-    name = file.name if idle is None else f"{file.name}-{idle}"
-    if isinstance(environment, Refactoring):
-        spec = _refactoring_spec(environment, tasks, dockerfile, file, root, staging)
-    elif isinstance(environment, EngineBench):
-        from graftline.harbor.engine_bench.deployment import engine_bench_spec
-
-        assert dockerfile is not None  # of this kind
-        spec = engine_bench_spec(
-            tasks,
-            _there(root, environment.crate, "environment.crate"),
-            dockerfile,
-            name,
-            staging,
-            agent=idle or environment.agent,
-            include=environment.include,
-            package=environment.package,
-            limits=file.limits,
-            verifier_timeout_s=environment.verifier_timeout_s,
-        )
-    else:
-        from graftline.harbor.task_format.importing import import_harbor_tasks
-
-        spec = import_harbor_tasks(
-            tasks,
-            name,
-            staging,
-            agent=idle or environment.agent,
-            dockerfile=dockerfile,
-            has_image=environment.has_image,
-            reward_key=environment.reward_key,
-            limits=file.limits,
-        )
-    metadata = {**spec.metadata, **file.metadata}
-    return spec.model_copy(update={"metadata": metadata, "description": file.description})
-
-
-def _folder_spec(environment: Folder, file: DeploymentFile, root: Path) -> "HarborBuildSpec":
-    from graftline.harbor.build_spec import HarborBuildSpec
-
-    context = _there(root, environment.context, "environment.context")
-    own = context / "Dockerfile"
-    return HarborBuildSpec(
-        name=file.name,
-        description=file.description,
-        context_dir=context,
-        dockerfile_path=(own if own.is_file() else None)
-        if environment.dockerfile is None
-        else _there(root, environment.dockerfile, "environment.dockerfile"),
-        entrypoint=environment.entrypoint,
-        entrypoint_mode=environment.entrypoint_mode,
-        env_vars=environment.env_vars,
-        limits=file.limits or HarborLimits(),
-        metadata=file.metadata,
-    )
-
-
-def _refactoring_spec(
-    environment: Refactoring, tasks: Path, dockerfile: Path | None, file: DeploymentFile, root: Path, staging: Path
-) -> "HarborBuildSpec":
-    from graftline.harbor.build_spec import HarborBuildSpec, TaskSeed
-    from graftline.harbor.environments.manifest import SeedManifest, by_id, load_tasks, seed_tasks
-
-    stored = load_tasks(tasks)
-    manifest = (
-        SeedManifest.of(stored)
-        if environment.manifest is None
-        else SeedManifest.load(_there(root, environment.manifest, "environment.manifest"))
-    )
-    seeds = manifest.task_of(by_id(stored))
-    if not seeds:
-        raise ConfigError(
-            f"environment.tasks: {environment.tasks!r} holds no task that a seed stands for; name another file"
-        )
-    context = staging / "context"
-    shutil.rmtree(context, ignore_errors=True)
-    context.mkdir(parents=True)
-    shutil.copyfile(tasks, context / "tasks.jsonl")
-    manifest.write(context / "manifest.json")
-    return HarborBuildSpec(
-        name=file.name,
-        dockerfile_path=dockerfile,
-        context_dir=context,
-        entrypoint=REFACTORING_ENTRYPOINT,
-        limits=file.limits or HarborLimits(),
-        tasks=[TaskSeed.model_validate(seed) for seed in seed_tasks(seeds)],
-        metadata={"environment": "refactoring", "manifest_version": manifest.version},
-    )
-
-
-def _there(root: Path, path: str, key: str) -> Path:
+def _find(root: Path, path: str, key: str) -> Path:
     target = root / path
     if not target.exists():
-        raise ConfigError(f"{key}: {path!r} is not there; name a path relative to {root}")
+        raise ConfigError(f"environment.{key}: {path!r} is not there; name a path relative to {root}")
     return target
 
 
@@ -310,15 +282,15 @@ class ConfiguredDeployment:
         """Where its floor and ceiling are kept."""
         return self.root / self.file.calibration_path
 
-    def spec(self, staging: Path, name: str | None = None) -> "HarborBuildSpec":
-        """Return the deployment, its contexts written below `staging`; `name` takes the place of its own.
+    def spec(self, staging: Path, name: str | None = None, agent: IdleAgent | None = None) -> "HarborBuildSpec":
+        """Return the deployment as `deployment_spec` does; `name` takes the place of its own.
 
         Raises:
             ConfigError, DataError: as `deployment_spec`; also where the spec is refused.
         """
         file = self.file if name is None else self.file.model_copy(update={"name": name})
         try:
-            return deployment_spec(file, self.root, staging)
+            return deployment_spec(file, self.root, staging, agent)
         except ValueError as error:
             raise ConfigError(f"{self.path}: {error}") from None
 
@@ -338,13 +310,10 @@ def find_deployment(name_or_path: str, root: Path) -> ConfiguredDeployment:
         path = Path(name_or_path) if Path(name_or_path).exists() else root / name_or_path
         return ConfiguredDeployment(path, root, load_deployment(path))
     names = deployment_names(root)
-    if name_or_path in names:
-        path = root / FOLDER / f"{name_or_path}{_SUFFIX}"
-        return ConfiguredDeployment(path, root, load_deployment(path))
-    for name in names:
+    for name in [name_or_path] if name_or_path in names else names:
         path = root / FOLDER / f"{name}{_SUFFIX}"
         file = load_deployment(path)
-        if file.name == name_or_path:
+        if name_or_path in (name, file.name):
             return ConfiguredDeployment(path, root, file)
     raise ConfigError(
         f"deployment {name_or_path!r} is not configured; known: {', '.join(names) or 'none'}; name one of them, or a file that"

@@ -21,7 +21,8 @@ from graftline.harbor.deployment_file import (
     EvaluationSettings,
     IdleAgent,
     Refactoring,
-    calibration_run,
+    calibration_policy,
+    deployment_spec,
 )
 from graftline.harbor.environments.manifest import load_tasks
 from graftline.pipeline.lineage import Lineage
@@ -117,8 +118,8 @@ class Rollouts:
     def _upload(self, agent: IdleAgent) -> tuple[Version, dict[str, Any]]:
         with TemporaryDirectory(prefix="graftline-") as staging:
             with report_in_file(self.name):
-                run = calibration_run(self.file, agent, self.lineage.paths.root, Path(staging))
-            return upload(self.lineage.ports.harbor.uploader(), run.spec), run.policy
+                spec = deployment_spec(self.file, self.lineage.paths.root, Path(staging), agent)
+            return upload(self.lineage.ports.harbor.uploader(), spec), calibration_policy(self.file, agent)
 
     def _run(
         self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], label: str, budget: EvaluationBudget

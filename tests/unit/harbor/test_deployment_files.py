@@ -9,7 +9,7 @@ from graftline.core.errors import ConfigError
 from graftline.harbor.contract import HarborLimits
 from graftline.harbor.deployment_file import (
     REFACTORING_ENTRYPOINT,
-    calibration_run,
+    calibration_policy,
     deployment_spec,
     load_deployment,
 )
@@ -61,16 +61,15 @@ def test_doing_nothing_is_another_deployment_of_an_agent_and_another_teacher_of_
     checkout: Path, tmp_path: Path
 ) -> None:
     cards = load_deployment(checkout / "configs" / "harbor" / "engine_bench.yaml")
-    oracle = calibration_run(cards, "oracle", checkout, tmp_path / "oracle")
-    assert (oracle.spec.name, oracle.policy) == ("engine-bench-oracle", {})
-    assert oracle.spec.verifier is not None
-    assert oracle.spec.verifier.entrypoint.endswith(" --answer solution")
-    nop = calibration_run(cards, "nop", checkout, tmp_path / "nop")
-    assert nop.spec.metadata["agent_type"] == "nop"
+    oracle = deployment_spec(cards, checkout, tmp_path / "oracle", "oracle")
+    assert (oracle.name, calibration_policy(cards, "oracle")) == ("engine-bench-oracle", {})
+    assert oracle.verifier is not None
+    assert oracle.verifier.entrypoint.endswith(" --answer solution")
+    assert deployment_spec(cards, checkout, tmp_path / "nop", "nop").metadata["agent_type"] == "nop"
     ours = load_deployment(checkout / "configs" / "harbor" / "refactoring.yaml")
     write(tmp_path, {"data/tasks/python/test/tasks.jsonl": TASK.model_dump_json() + "\n"})
-    run = calibration_run(ours, "oracle", tmp_path, tmp_path / "staging")
-    assert (run.spec.name, run.policy) == ("refactoring-python", {"teacher": "memory"})
+    assert deployment_spec(ours, tmp_path, tmp_path / "staging", "oracle").name == "refactoring-python"
+    assert calibration_policy(ours, "oracle") == {"teacher": "memory"}
 
 
 def test_any_harbor_tasks_are_a_deployment(tmp_path: Path) -> None:
