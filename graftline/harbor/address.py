@@ -33,11 +33,7 @@ def backend_url_of(url: str | None, environment: Mapping[str, str] | None = None
 
 
 def api_key_of(key: str | SecretStr | None, environment: Mapping[str, str] | None = None) -> SecretStr:
-    """Return the key of the service.
-
-    Raises:
-        ValueError: none is given, and none is set; or it cannot be sent.
-    """
+    """Return the key of the service. Raises ValueError where none is given, and none is set; or it cannot be sent."""
     values = os.environ if environment is None else environment
     plain = key.get_secret_value() if isinstance(key, SecretStr) else key
     value = plain or next((values[name] for name in KEY_VARIABLES if values.get(name)), "")

@@ -203,11 +203,7 @@ class Snapshots:
 
     @contextmanager
     def _lock(self, digest: str, is_waiting: bool = True) -> Iterator[None]:
-        """Keep others, threads of this process among them, from adding or removing the same snapshot.
-
-        Raises:
-            BlockingIOError: somebody does so, and it is not waited for.
-        """
+        """Keep others, threads of this process among them, from adding or removing the same snapshot."""
         path = self._folder / f".{digest}.lock"
         descriptor = self._open_lock(path, is_waiting)
         try:

@@ -102,11 +102,7 @@ class HarborBuildSpec(BaseModel):
         return "stdio" if mode == "command" else mode
 
     def validate_paths(self) -> None:
-        """Look whether what the spec names is there.
-
-        Raises:
-            ConfigError: it is not, or is of another kind.
-        """
+        """Look whether what the spec names is there. Raises ConfigError where it is not, or is of another kind."""
         folders = {"context_dir": self.context_dir}
         if self.verifier is not None:
             folders["verifier.context_dir"] = self.verifier.context_dir

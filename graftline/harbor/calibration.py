@@ -115,11 +115,7 @@ class Calibration(_Stored):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the calibration in `path`.
-
-        Raises:
-            RecordError: there is none, or it is damaged.
-        """
+        """Return the calibration in `path`. Raises RecordError where there is none, or it is damaged."""
         try:
             tree = json.loads(path.read_text("utf-8"))
             # worked out anew; it is there for whoever only looks at the file

@@ -31,11 +31,7 @@ class Entry:
 
 
 def check_name(name: str) -> None:
-    """Refuse a path that does not mean the same on every system.
-
-    Raises:
-        DataError: it does not, or is too long.
-    """
+    """Refuse a path that does not mean the same on every system. Raises DataError where it does not, or is too long."""
     path_of(name)
     if len(name.encode()) > MAX_NAME_BYTES:
         raise DataError(f"file name {short(name)}: has more than {MAX_NAME_BYTES} bytes; use a shorter one")

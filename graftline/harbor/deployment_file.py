@@ -283,11 +283,7 @@ class ConfiguredDeployment:
         return self.root / self.file.calibration_path
 
     def spec(self, staging: Path, name: str | None = None, agent: IdleAgent | None = None) -> "HarborBuildSpec":
-        """Return the deployment as `deployment_spec` does; `name` takes the place of its own.
-
-        Raises:
-            ConfigError, DataError: as `deployment_spec`; also where the spec is refused.
-        """
+        """Return the deployment as `deployment_spec` does; `name` takes the place of its own."""
         file = self.file if name is None else self.file.model_copy(update={"name": name})
         try:
             return deployment_spec(file, self.root, staging, agent)

@@ -52,11 +52,7 @@ class Background(Generic[T]):
         return self._future.exception() if self._future.done() else None
 
     def result(self, timeout_s: float | None = None) -> T:
-        """Return what it returns; interrupted, it is cancelled.
-
-        Raises:
-            TimeoutError: it goes on still.
-        """
+        """Return what it returns; interrupted, it is cancelled. Raises TimeoutError where it goes on still."""
         try:
             return self._future.result(timeout_s)
         except KeyboardInterrupt:

@@ -35,11 +35,7 @@ class ServiceConnection(NamedTuple):
         return HarborDeploymentUploader(self.url, self.key.get_secret_value())
 
     def deployment(self, id_or_name: str) -> HarborDeploymentRef:
-        """Return a deployment of it.
-
-        Raises:
-            ConfigError: that is no name.
-        """
+        """Return a deployment of it. Raises ConfigError where that is no name."""
         try:
             return HarborDeploymentRef(id_or_name, self.url, self.key.get_secret_value())
         except ValueError as error:

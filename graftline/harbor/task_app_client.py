@@ -28,11 +28,7 @@ class TaskAppClient(Protocol):
         """Where it is; empty where it is in this process alone."""
 
     async def rollout(self, request: RolloutRequest) -> RolloutResponse:
-        """Return how a rollout ended.
-
-        Raises:
-            HarborError: the task app refuses the request.
-        """
+        """Return how a rollout ended. Raises HarborError where the task app refuses the request."""
 
     async def task_info(self, seeds: Sequence[int]) -> list[TaskInfo]:
         """Return the task of every seed, in their order.
@@ -42,11 +38,7 @@ class TaskAppClient(Protocol):
         """
 
     async def health(self) -> Mapping[str, Any]:
-        """Return what it says of itself if it can be asked for rollouts.
-
-        Raises:
-            HarborError: it cannot.
-        """
+        """Return what it says of itself if it can be asked for rollouts. Raises HarborError where it cannot."""
 
 
 def create_task_app_client(

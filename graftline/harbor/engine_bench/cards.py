@@ -42,11 +42,7 @@ class Card:
 
 
 def card_of(task: HarborTask) -> Card:
-    """Return the card of an EngineBench task.
-
-    Raises:
-        DataError: it is none.
-    """
+    """Return the card of an EngineBench task. Raises DataError where it is none."""
     named = _NAMED.search(task.instruction)
     path = str(task.toml.metadata.get("card_file") or (named[1] if named else ""))
     if not path.endswith(".rs") or path.startswith("/") or ".." in path.split("/"):

@@ -75,11 +75,7 @@ class EngineBenchEnvironment:
         return [self._info(self._task(seed)) for seed in seeds]
 
     def run_rollout(self, request: RolloutRequest, fastapi_request: Any = None) -> RolloutResponse:
-        """Return how one rollout ended.
-
-        Raises:
-            RequestError: the seed stands for no card.
-        """
+        """Return how one rollout ended. Raises RequestError where the seed stands for no card."""
         task = self._task(request.seed)
         with tempfile.TemporaryDirectory(prefix="engine-bench-") as folder:
             outcome, raw, card = self._act(request, task, Path(folder))

@@ -37,20 +37,12 @@ class SeedManifest(BaseModel):
 
     @classmethod
     def of(cls, tasks: Iterable[Task]) -> Self:
-        """Return the manifest of `tasks`, by their ids.
-
-        Raises:
-            DataError: two have the same id.
-        """
+        """Return the manifest of `tasks`, by their ids. Raises DataError where two have the same id."""
         return cls(entries=()).extend(tasks)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the manifest in `path`.
-
-        Raises:
-            DataError: there is none, or it is damaged.
-        """
+        """Return the manifest in `path`. Raises DataError where there is none, or it is damaged."""
         try:
             manifest = cls.model_validate_json(path.read_bytes())
         except OSError as error:
@@ -134,11 +126,7 @@ def load_tasks(path: Path) -> list[Task]:
 
 
 def by_id(tasks: Iterable[Task]) -> dict[str, Task]:
-    """Return `tasks` by their ids.
-
-    Raises:
-        DataError: two have the same id.
-    """
+    """Return `tasks` by their ids. Raises DataError where two have the same id."""
     unique: dict[str, Task] = {}
     for task in tasks:
         if unique.setdefault(task.id, task) is not task:

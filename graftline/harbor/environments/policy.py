@@ -79,11 +79,7 @@ class PromptFault(ValueError):
 
 
 def policy_of(config: Mapping[str, Any]) -> Policy:
-    """Return `policy.config` as a policy.
-
-    Raises:
-        RequestError: it asks for what there is not.
-    """
+    """Return `policy.config` as a policy. Raises RequestError where it asks for what there is not."""
     try:
         return Policy.model_validate(dict(config))
     except ValidationError as error:

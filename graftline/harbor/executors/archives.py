@@ -49,11 +49,7 @@ def pack_folder(path: str, mode: int) -> bytes:
 
 
 def relative(path: str) -> PurePosixPath:
-    """Return `path`, which stays inside the folder it is relative to.
-
-    Raises:
-        HarborError: it does not.
-    """
+    """Return `path`, which stays inside the folder it is relative to. Raises HarborError where it does not."""
     place = PurePosixPath(path)
     if place.is_absolute() or ".." in place.parts or not place.parts:
         raise HarborError(f"{path!r}: leads out of the working folder; expected a path below it")
@@ -146,11 +142,7 @@ def open_context(archive: bytes) -> Iterator[Iterator[tuple[tarfile.TarFile, tar
 
 
 def add_dockerfile(archive: bytes, dockerfile: str, target: IO[bytes]) -> None:
-    """Write the tar of `archive`, a context, to `target`, with `dockerfile` in it as `DOCKERFILE`.
-
-    Raises:
-        DataError: as `open_context`.
-    """
+    """Write the tar of `archive`, a context, to `target`, with `dockerfile` in it as `DOCKERFILE`."""
     with open_context(archive) as members, tarfile.open(fileobj=target, mode="w") as tar:
         for source, member in members:
             if member.name != DOCKERFILE and (member.isreg() or member.isdir() or member.issym()):

@@ -105,11 +105,7 @@ OpenContainer = Callable[[ContainerSpec], AbstractContextManager[Container]]
 def run_in_containers(
     rollout: RolloutSpec, open_container: OpenContainer, is_cancelled: Callable[[], bool]
 ) -> Execution:
-    """Run one rollout to its end.
-
-    Raises:
-        HarborError: the agent's container could not be made; nothing was run.
-    """
+    """Run one rollout to its end. Raises HarborError where the agent's container could not be made; nothing was run."""
     secrets = Secrets([], rollout.secrets.values())
     if is_cancelled():
         return Execution(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error="cancelled before it began")

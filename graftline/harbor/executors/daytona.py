@@ -75,11 +75,7 @@ class DaytonaExecutorConfig(Config):
 
 
 def _call(attempted: str, call: Callable[[], T], patience_s: float) -> T:
-    """Return what `call` returns; it is repeated while it is refused for the rate of calls.
-
-    Raises:
-        HarborError: it failed; its `status` is that of the answer, where there was one.
-    """
+    """Return what `call` returns; it is repeated while it is refused for the rate of calls."""
     import httpx
     from daytona import DaytonaError
     from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential

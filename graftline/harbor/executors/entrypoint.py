@@ -153,11 +153,7 @@ def case_limits(spec: ContainerSpec, snapshot_mb: int) -> CaseLimits:
 
 
 def check_artifacts(end: CaseEnd) -> None:
-    """Refuse a case that left more than may travel.
-
-    Raises:
-        DataError: it did.
-    """
+    """Refuse a case that left more than may travel. Raises DataError where it did."""
     for path, reason in end.left_out.items():
         if path.startswith(WORK) and reason in (TOO_LARGE, TOO_MANY):
             raise DataError(

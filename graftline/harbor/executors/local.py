@@ -128,12 +128,7 @@ class LocalExecutor:
 
     @contextmanager
     def _open(self, spec: ContainerSpec, ends: "_Ends", is_cancelled: Callable[[], bool]) -> "Iterator[JailContainer]":
-        """Give a container that nothing ran in, and keep its end in `ends`.
-
-        Raises:
-            DataError: the deployment or the rollout asks for what no container can give.
-            HarborError: there is none to be had.
-        """
+        """Give a container that nothing ran in, and keep its end in `ends`."""
 
         def glance() -> None:
             if is_cancelled():

@@ -95,11 +95,7 @@ NAMES = (*AGENTS, *IDLE)
 
 
 def command_of(agent: Agent, model: str, instruction: str) -> list[str]:
-    """Return the words of the agent's command.
-
-    Raises:
-        ValueError: `model` is no name of a model.
-    """
+    """Return the words of the agent's command. Raises ValueError where `model` is no name of a model."""
     if not _MODEL.fullmatch(model):
         raise ValueError(f"model {model[:80]!r} is no name of a model, such as 'gpt-4o-mini'")
     words = {"{model}": model, "{instruction}": instruction}

@@ -49,11 +49,7 @@ class Rollouts:
         self._free = asyncio.Semaphore(most_at_once)
 
     async def response(self, request: RolloutRequest, fastapi_request: Any) -> RolloutResponse:
-        """Return how the rollout ended.
-
-        Raises:
-            RequestError: the handler refuses the request.
-        """
+        """Return how the rollout ended. Raises RequestError where the handler refuses the request."""
         arguments = (request, fastapi_request) if self._takes_both else (request,)
         work = partial(self._handler, *arguments)
         limit_s = request.safety.max_time_s if self._is_timed else None

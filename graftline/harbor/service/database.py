@@ -50,11 +50,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that writes nothing.
-
-        Raises:
-            HarborError: the database cannot be reached.
-        """
+        """A transaction that writes nothing. Raises HarborError where the database cannot be reached."""
         with self._translate_errors(), self._engine.connect().execution_options(is_reading=True) as connection:
             yield connection
 

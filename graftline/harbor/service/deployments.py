@@ -320,11 +320,7 @@ def _insert_if_new(connection: Connection, table: Any) -> Any:
 
 
 def _add_version(connection: Connection, values: dict[str, Any]) -> Row[Any]:
-    """Add a version after the last one of its name, or return the one with the same digest.
-
-    Raises:
-        IntegrityError: somebody else has just added one; ask again.
-    """
+    """Add a version after the last one of its name, or return the one with the same digest."""
     is_named = deployments.c.name == values["name"]
     same = connection.execute(select(deployments).where(is_named, deployments.c.digest == values["digest"])).first()
     if same is not None:

@@ -55,9 +55,6 @@ def open_service(
     """Open database and executor of a service whose files are below `root`, and yield its application and its key.
 
     `optimizer` carries out prompt optimizations; without one they are kept.
-
-    Raises:
-        ConfigError, HarborError, RecordError: as `Database`, and as `open_executor`.
     """
     url, key = _database_url(root, secrets_, database), harbor_key(root, secrets_)
     variables = {}
@@ -90,11 +87,7 @@ def open_executor(config: ExecutorConfig, folder: Path, secrets_: Secrets) -> Ex
 
 
 def migrate(root: Path, secrets_: Secrets, database: str = "") -> str:
-    """Bring the schema of a service's database up to date, and return its URL without the password.
-
-    Raises:
-        ConfigError, HarborError, RecordError: as `Database`.
-    """
+    """Bring the schema of a service's database up to date, and return its URL without the password."""
     with Database(_database_url(root, secrets_, database)) as base:
         return base.url.set(drivername=base.url.get_backend_name()).render_as_string(hide_password=True)
 
@@ -150,11 +143,7 @@ def serve(
 def serve_in_thread(
     settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
 ) -> Iterator[tuple[str, SecretStr]]:
-    """Serve in a thread of this process for as long as the block runs, and yield the address and the key.
-
-    Raises:
-        ConfigError, HarborError, RecordError: as `serve`.
-    """
+    """Serve in a thread of this process for as long as the block runs, and yield the address and the key."""
     with (
         closing(listen(settings)) as listener,
         open_service(settings, root, secrets_, database, optimizer) as (app, key),

@@ -96,11 +96,7 @@ def harbor_task(task: Task) -> HarborTask:
 
 
 def refactoring_task(task: HarborTask) -> Task:
-    """Return the task of ours that was exported as `task`.
-
-    Raises:
-        DataError: it was not.
-    """
+    """Return the task of ours that was exported as `task`. Raises DataError where it was not."""
     metadata = task.toml.metadata.get(_OWN)
     if not isinstance(metadata, dict):
         raise DataError(f"{task.id}: was not exported from a refactoring task; [metadata.{_OWN}] is missing")

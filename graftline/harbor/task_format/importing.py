@@ -155,11 +155,7 @@ def place_task(task: HarborTask) -> PlacedTask:
 
 
 def _common_image(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str, dict[str, TaskFile]]:
-    """Return the Dockerfile that serves all of `tasks`, and the files that its COPY needs.
-
-    Raises:
-        DataError: there is no such one.
-    """
+    """Return the Dockerfile that serves all of `tasks`, and the files that its COPY needs."""
     if dockerfile is not None:
         try:
             return dockerfile.read_text("utf-8"), {}
@@ -275,11 +271,7 @@ def stage_tasks(
 
 
 def _limits_of(task: HarborTask) -> HarborLimits:
-    """Return what a task may use; what it leaves open is as the class has it.
-
-    Raises:
-        DataError: it wants more than a deployment may have.
-    """
+    """Return what a task may use; what it leaves open is as the class has it."""
     environment, default = task.toml.environment, HarborLimits()
     agent_s = task.toml.agent.timeout_sec
     timeout_s = default.timeout_s if agent_s is None else math.ceil(agent_s)
