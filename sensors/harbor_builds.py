@@ -142,8 +142,8 @@ async def _fetch_states(service: HarborService, deployments: dict[str, str]) -> 
 
 async def _fetch_state(client: Any, name: str, deployment: str) -> _DeploymentState | None:
     from graftline.harbor.address import deployment_path
-    from graftline.harbor.answers import Deployment, InstancePage, read
     from graftline.harbor.client import HarborAPIError
+    from graftline.harbor.messages import Deployment, InstancePage, read
 
     try:
         content = await client.request_async("GET", deployment_path(deployment))

@@ -22,8 +22,8 @@ from graftline.core.errors import HarborError
 from graftline.harbor.contract import RolloutRequest
 from graftline.harbor.deployment_file import find_deployment
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
+from graftline.harbor.messages import RolloutStatus
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.tables import attempts, instances, rollouts
 from graftline.harbor.uploader import HarborDeploymentUploader
 from graftline.sandbox.actions.memory import MemorySandbox

@@ -40,7 +40,7 @@ from graftline.core.errors import ConfigError
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.core.secrets import Secrets
-    from graftline.harbor.answers import HarborInstance
+    from graftline.harbor.messages import HarborInstance
     from graftline.harbor.service.prompt_jobs import Optimizer
 
 _MAX_DEPLOYMENTS = 1000

@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +58,7 @@ def run(
     with show_count("rollouts", deployment, len(seeds)) as advance:
         rollouts = run_rollouts(ref, seeds, make_policy(model, agent, changes), at_once, lambda rollout: advance())
     trials = [str(write_trial(rollout.view, output)) for rollout in rollouts if output and rollout.view]
-    summary = asdict(summary_of(rollouts))
+    summary = summary_of(rollouts).model_dump()
     if as_json:
         print_json({"rollouts": [rollout.as_dict() for rollout in rollouts], "summary": summary, "trials": trials})
     else:

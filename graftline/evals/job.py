@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.evals.budget import EvalBudget, Spending
-from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_answer, result_of_seeds
+from graftline.evals.results import EvalResult, EvalStatus, result_of_answer, result_of_seeds
 from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborClient
 from graftline.harbor.contract import (
@@ -30,6 +30,7 @@ from graftline.harbor.event_loop import Background, blocking
 from graftline.harbor.instances import check_seeds
 from graftline.harbor.job_polling import poll
 from graftline.harbor.localapi.config import LocalAPIConfig
+from graftline.harbor.messages import SeedResult
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
 
 __all__ = ["EvalBudget", "EvalJob", "EvalJobConfig", "EvalResult", "EvalStatus", "SeedResult"]

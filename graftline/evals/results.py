@@ -1,47 +1,14 @@
 """What an evaluation came to, seed by seed and altogether."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import Any
 
-from graftline.harbor.answers import Answer, read
-from graftline.harbor.contract import Finite
 from graftline.harbor.coverage import summary_of
+from graftline.harbor.messages import EvalResultsAnswer, JobStatus, SeedResult, read
 
-
-class EvalStatus(StrEnum):
-    """Of an evaluation. `completed_with_errors`: too few seeds have a reward that counts."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    COMPLETED_WITH_ERRORS = "completed_with_errors"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether nothing changes any more."""
-        return self not in (EvalStatus.PENDING, EvalStatus.RUNNING)
-
-
-class SeedResult(Answer):
-    """What came of one seed."""
-
-    seed: int
-    status: str
-    """`queued`, `running`, `completed`, `failed` or `cancelled`."""
-    reward: Finite | None = None
-    reward_valid: bool = False
-    success_status: str | None = None
-    failure_cause: str | None = None
-    error: str | None = None
-    cost_usd: float | None = None
-    tokens: int | None = None
-    latency_s: float | None = None
-    rollout_id: str = ""
-    trace_correlation_id: str = ""
+EvalStatus = JobStatus
+"""Of an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,33 +52,13 @@ class EvalResult:
         return self.status.is_terminal
 
 
-class _Summary(Answer):
-    mean_reward: Finite | None = None
-    interval: tuple[Finite, Finite] | None = None
-    n_valid: int = 0
-    n_infra: int = 0
-    coverage: float = 0.0
-    total_cost_usd: float | None = None
-    total_tokens: int | None = None
-
-
-class _Evaluation(Answer):
-    job_id: str
-    status: EvalStatus
-    error: str | None = None
-    num_completed: int = 0
-    num_total: int = 0
-    summary: _Summary = _Summary()
-    results: tuple[SeedResult, ...] = ()
-
-
 def result_of_answer(content: Any, title: str) -> EvalResult:
     """Return an evaluation from the answer of the service.
 
     Raises:
         HarborError: it is no evaluation.
     """
-    answer = read(_Evaluation, content, title)
+    answer = read(EvalResultsAnswer, content, title)
     return EvalResult(
         job_id=answer.job_id,
         status=answer.status,
@@ -120,7 +67,7 @@ def result_of_answer(content: Any, title: str) -> EvalResult:
         seed_results=_by_seed(answer.results),
         error=answer.error,
         raw=content,
-        **answer.summary.model_dump(),
+        **answer.summary.model_dump(exclude={"n_total"}),
     )
 
 
@@ -128,12 +75,12 @@ def result_of_seeds(
     job_id: str, status: EvalStatus, results: Sequence[SeedResult], num_total: int, error: str | None
 ) -> EvalResult:
     """Return the evaluation that the results of the seeds which have ended make."""
-    summary = asdict(summary_of(results, num_total))
+    summary = summary_of(results, num_total).model_dump(exclude={"n_total"})
     return EvalResult(
         job_id=job_id,
         status=status,
         num_completed=len(results),
-        num_total=summary.pop("n_total"),
+        num_total=num_total,
         seed_results=_by_seed(results),
         error=error,
         **summary,

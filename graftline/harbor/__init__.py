@@ -12,7 +12,7 @@ _NAMES = {
     "graftline.evals.job": "EvalJob EvalJobConfig",
     "graftline.evals.results": "EvalResult EvalStatus",
     "graftline.harbor.address": "HarborDeploymentRef",
-    "graftline.harbor.answers": "HarborBuild HarborBuiltInstances HarborDeploymentStatus HarborInstance",
+    "graftline.harbor.messages": "HarborBuild HarborBuiltInstances HarborDeploymentStatus HarborInstance",
     "graftline.harbor.build_spec": "HarborBuildSpec",
     "graftline.harbor.client": "HarborAPIError HarborClient HarborTimeoutError Patience",
     "graftline.harbor.contract": "ContextOverride FailureCause HarborLimits RolloutRequest RolloutResponse SuccessStatus TaskInfo VerifierSettings",

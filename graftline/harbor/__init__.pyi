@@ -1,10 +1,6 @@
 from typing import Any
 
 from graftline.harbor.address import HarborDeploymentRef as HarborDeploymentRef
-from graftline.harbor.answers import HarborBuild as HarborBuild
-from graftline.harbor.answers import HarborBuiltInstances as HarborBuiltInstances
-from graftline.harbor.answers import HarborDeploymentStatus as HarborDeploymentStatus
-from graftline.harbor.answers import HarborInstance as HarborInstance
 from graftline.harbor.build_spec import HarborBuildSpec as HarborBuildSpec
 from graftline.harbor.client import HarborAPIError as HarborAPIError
 from graftline.harbor.client import HarborClient as HarborClient
@@ -29,6 +25,10 @@ from graftline.harbor.instances import list_harbor_instances_async as list_harbo
 from graftline.harbor.localapi.app import create_local_api as create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig as LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app as serve_task_app
+from graftline.harbor.messages import HarborBuild as HarborBuild
+from graftline.harbor.messages import HarborBuiltInstances as HarborBuiltInstances
+from graftline.harbor.messages import HarborDeploymentStatus as HarborDeploymentStatus
+from graftline.harbor.messages import HarborInstance as HarborInstance
 from graftline.harbor.packager import HarborPackager as HarborPackager
 from graftline.harbor.task_app_client import TaskAppClient as TaskAppClient
 from graftline.harbor.task_app_client import create_task_app_client as create_task_app_client

@@ -10,36 +10,22 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import canonical_json
-from graftline.harbor.contract import HarborLimits, Seed, Text, VerifierSettings
+from graftline.harbor.contract import MAX_TASKS, DeploymentName, HarborLimits, TaskSeed, Text, VerifierSettings
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES
 from graftline.harbor.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
 
 DEFAULT_ENTRYPOINT = "run_rollout --input /tmp/rollout.json --output /tmp/result.json"
-MAX_VARIABLES, MAX_TASKS = 256, 100_000
+MAX_VARIABLES = 256
 MAX_TEXT_CHARACTERS = 1 << 20
 """Of a Dockerfile, a description, a variable, and of all metadata as JSON."""
 _ZERO_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _FOLDER = "expected a folder; name one that is there"
-
-
-class TaskSeed(BaseModel):
-    """Which task a seed stands for; a spec that gains tasks renumbers none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
-
-    seed: Seed
-    task_id: Text = Field(min_length=1, max_length=256)
-    agent_files: tuple[Text, ...] = Field(default=(), max_length=64)
-    """Folders of the context whose content the first box starts with; all of the context where none is named."""
-    verifier_files: tuple[Text, ...] = Field(default=(), max_length=64)
-    """The same of the verifier's context."""
-    metadata: dict[str, Any] = {}
 
 
 class HarborVerifier(VerifierSettings):
@@ -59,7 +45,7 @@ class HarborBuildSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]{0,127}$")]
+    name: DeploymentName
     """What its versions are kept under; it may stand in an address."""
     dockerfile_path: Path | None = None
     """Looked for in the context, then as it is. None for executors that build no images."""

@@ -9,6 +9,7 @@ go with them.
 import asyncio
 import json
 import logging
+import os
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -24,7 +25,6 @@ from graftline.core.errors import ConfigError, HarborError
 from graftline.core.hashing import sha256_text
 from graftline.core.web import retry_after_s
 from graftline.harbor.address import HarborDeploymentRef, api_key_of, backend_url_of, check_url
-from graftline.harbor.answers import decode_answer, parse_refusal, status_line, system_reason
 from graftline.harbor.event_loop import blocking
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 64 << 20
+_MOST_QUOTED = 2000
+"""Characters of a refusal."""
 _UNREACHABLE_PAUSE_S = 2.0
 _READS = frozenset({"GET", "HEAD"})
 _FAILED = frozenset({408, 500, 502, 503, 504})
@@ -214,7 +216,7 @@ class HttpClient:
 
     def _fault(self, request: httpx.Request, response: httpx.Response, content: bytes) -> HarborAPIError:
         """Return what a refusal says, without the key, whoever echoes it."""
-        code, message, details = parse_refusal(content)
+        code, message, details = _parse_refusal(content)
         status = response.status_code
         if self._key is not None:
             secret = self._key.get_secret_value()
@@ -225,7 +227,7 @@ class HttpClient:
             advice = f"; asks to be left alone for {pause_s:g} s"
         return HarborAPIError(
             status,
-            f"{request.method} {_url_of(request)}: answers {status_line(status)}: {message}{advice}",
+            f"{request.method} {_url_of(request)}: answers {_status_line(status)}: {message}{advice}",
             details,
             code,
         )
@@ -278,7 +280,7 @@ class HttpClient:
             # it was never sent
             raise _AgainError(
                 HarborError(
-                    f"{title}: cannot be reached ({system_reason(error)}); is the service running there? `graftline harbor serve` starts one here"
+                    f"{title}: cannot be reached ({_system_reason(error)}); is the service running there? `graftline harbor serve` starts one here"
                 ),
                 "unreachable",
             ) from None
@@ -290,7 +292,7 @@ class HttpClient:
             raise fault from None
         status = response.status_code
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            return Reply(status, decode_answer(content, title), response.headers)
+            return Reply(status, _decode_answer(content, title), response.headers)
         refusal = self._fault(request, response, content)
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             is_busy = "retry-after" in response.headers
@@ -382,3 +384,54 @@ def _encode(body: Any, title: str) -> bytes:
         raise ConfigError(
             f"{title}: holds what JSON cannot say ({error}); expected texts, numbers, lists and mappings"
         ) from None
+
+
+def _decode_answer(content: bytes, title: str) -> Any:
+    """Return the JSON of an answer, None where it is empty.
+
+    Raises:
+        HarborError: it is not JSON; `title` stands before that.
+    """
+    if not content:
+        return None
+    try:
+        # NaN and its like are no JSON, and no reward
+        return json.loads(content, parse_constant=lambda name: None)
+    except (ValueError, RecursionError):
+        raise HarborError(f"{title}: the answer is not JSON; check backend_url") from None
+
+
+def _parse_refusal(content: bytes) -> tuple[str, str, dict[str, Any]]:
+    """Return the code, the sentence and the details of a refusal, whoever wrote it."""
+    try:
+        refusal = json.loads(content)
+    except (ValueError, RecursionError):
+        refusal = content.decode("utf-8", "replace").strip()
+    if isinstance(refusal, dict):
+        refusal = refusal.get("error", refusal.get("detail", refusal))
+    if not isinstance(refusal, dict):
+        text = refusal if isinstance(refusal, str) else json.dumps(refusal)
+        return "", text[:_MOST_QUOTED] or "nothing", {}
+    details, message = refusal.get("details"), refusal.get("message")
+    text = message if isinstance(message, str) else json.dumps(refusal)
+    return str(refusal.get("code", "")), text[:_MOST_QUOTED], details if isinstance(details, dict) else {}
+
+
+def _status_line(status: int) -> str:
+    """Return a status with its phrase."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _system_reason(error: BaseException | None) -> str:
+    """Return what the system says of a connection that failed; httpx says that it failed."""
+    reason = str(error) or type(error).__name__
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+        error = error.__cause__ or error.__context__
+    return reason

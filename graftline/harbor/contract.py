@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 MAX_SEED = 2**31 - 1
 MAX_TIMEOUT_S = 3600
+MAX_TASKS = 100_000
 
 
 class SuccessStatus(StrEnum):
@@ -84,6 +85,8 @@ Whole = BeforeValidator(_whole)
 """Takes 3.0 for 3, as JSON Schema does, where neither texts nor truth values are numbers."""
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED, strict=True), Whole]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+DeploymentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]{0,127}$")]
+"""A name that can stand in an address."""
 
 
 class Open(BaseModel):
@@ -261,6 +264,20 @@ class HarborLimits(BaseModel):
     cpu_cores: Annotated[int, Whole] = Field(default=2, ge=1, le=8)
     memory_mb: Annotated[int, Whole] = Field(default=4096, ge=512, le=32768)
     disk_mb: Annotated[int, Whole] = Field(default=10240, ge=1024, le=102400)
+
+
+class TaskSeed(BaseModel):
+    """Which task a seed stands for; a spec that gains tasks renumbers none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    seed: Seed
+    task_id: Text = Field(min_length=1, max_length=256)
+    agent_files: tuple[Text, ...] = Field(default=(), max_length=64)
+    """Folders of the context whose content the first box starts with; all of the context where none is named."""
+    verifier_files: tuple[Text, ...] = Field(default=(), max_length=64)
+    """The same of the verifier's context."""
+    metadata: dict[str, Any] = {}
 
 
 class VerifierSettings(BaseModel):

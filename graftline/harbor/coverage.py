@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from graftline.harbor.messages import Summary
 
 RESAMPLES = 10_000
 MOST_RESAMPLED = 1000
@@ -32,25 +33,6 @@ class Ended(Protocol):
     @property
     def tokens(self) -> int | None:
         """None where nobody said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What results come to."""
-
-    mean_reward: float | None
-    """Over rewards that count; None where there is none."""
-    interval: tuple[float, float] | None
-    """95 % of the mean, by bootstrap over seeds; None for fewer than two."""
-    n_valid: int
-    n_infra: int
-    """Ended, without a reward that counts."""
-    n_total: int
-    coverage: float
-    """Share of all seeds, ended or not, with a reward that counts."""
-    total_cost_usd: float | None
-    """None where one did not say: what is not known is not 0."""
-    total_tokens: int | None
 
 
 def summary_of(results: Sequence[Ended], n_total: int | None = None) -> Summary:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
-from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, Text
+from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, TaskSeed, Text
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
@@ -108,7 +108,7 @@ class Refactoring(Config):
 
     def spec(self, file: "DeploymentFile", root: Path, staging: Path, agent: IdleAgent | None) -> "HarborBuildSpec":
         """Return the tasks that seeds stand for as a deployment; whoever acts is for each rollout to say."""
-        from graftline.harbor.build_spec import HarborBuildSpec, TaskSeed
+        from graftline.harbor.build_spec import HarborBuildSpec
         from graftline.harbor.environments.manifest import SeedManifest, by_id, load_tasks, seed_tasks
 
         path = _find(root, self.tasks, "tasks")

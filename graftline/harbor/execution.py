@@ -18,10 +18,10 @@ from pydantic import ValidationError
 
 from graftline.core.errors import HarborError
 from graftline.harbor.address import HarborDeploymentRef, deployment_path
-from graftline.harbor.answers import HarborDeploymentStatus, RolloutAnswer, read
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, RetryPolicy
 from graftline.harbor.contract import FailureCause, RolloutRequest, RolloutResponse, SuccessStatus
 from graftline.harbor.event_loop import blocking
+from graftline.harbor.messages import HarborDeploymentStatus, RolloutAnswer, read
 
 logger = logging.getLogger(__name__)
 

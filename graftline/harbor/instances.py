@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor.address import HarborDeploymentRef, deployment_path
-from graftline.harbor.answers import HarborBuiltInstances, HarborInstance, InstancePage, read
 from graftline.harbor.client import HarborClient, HarborTimeoutError, RetryPolicy
 from graftline.harbor.contract import MAX_SEED, TaskDescription, TaskInfo
 from graftline.harbor.event_loop import blocking
+from graftline.harbor.messages import HarborBuiltInstances, HarborInstance, InstancePage, read
 
 _PAGE = 1000
 _MOST_SHOWN = 10

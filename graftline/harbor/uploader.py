@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from graftline.core.errors import HarborError
 from graftline.harbor.address import DEPLOYMENTS, HarborDeploymentRef, deployment_path
-from graftline.harbor.answers import Deployment, DeploymentPage, HarborBuild, HarborDeploymentStatus, read
 from graftline.harbor.client import HarborClient, HarborTimeoutError, RetryPolicy
 from graftline.harbor.event_loop import blocking
+from graftline.harbor.messages import Deployment, DeploymentPage, HarborBuild, HarborDeploymentStatus, read
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec

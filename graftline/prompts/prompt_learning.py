@@ -16,10 +16,10 @@ from uuid import uuid4
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.secrets import open_secrets
 from graftline.harbor.address import HarborDeploymentRef
-from graftline.harbor.answers import Answer, read
 from graftline.harbor.client import HarborClient
 from graftline.harbor.event_loop import blocking
 from graftline.harbor.job_polling import poll
+from graftline.harbor.messages import Answer, read
 from graftline.harbor.server_events import ServerEvent, server_events
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
 from graftline.llm.blocking import BlockingChatModel

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Table, insert, select, text, update
 from sqlalchemy.types import LargeBinary, String
 
+from graftline.harbor.messages import BuildStatus, JobStatus, RolloutStatus
 from graftline.harbor.service import queue
 from graftline.harbor.service.attempts import AttemptRunner
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.schemas import BuildStatus, JobStatus, RolloutStatus
 from graftline.harbor.service.state import Service, ServiceSettings
 from graftline.harbor.service.tables import Json, attempts, builds, contexts, deployments, jobs, rollouts
 from tests.postgres_server import new_database, postgres_server

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import (
     OF_THE_AGENT,
     Artifact,
@@ -25,6 +24,7 @@ from graftline.harbor.contract import (
     SuccessStatus,
     TaskDescription,
     TaskInfo,
+    TaskSeed,
 )
 from graftline.harbor.in_box.agents import API_KEYS
 from graftline.harbor.in_box.commands import run_command

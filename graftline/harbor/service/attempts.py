@@ -15,7 +15,6 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from graftline.core.errors import DataError, GraftlineError
-from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import (
     TRIED_AGAIN,
     FailureCause,
@@ -24,13 +23,14 @@ from graftline.harbor.contract import (
     RolloutRequest,
     RolloutResponse,
     SuccessStatus,
+    TaskSeed,
     VerifierSettings,
     counts,
 )
 from graftline.harbor.executors.base import BuildContext, Execution, RolloutSpec
+from graftline.harbor.messages import RolloutStatus
 from graftline.harbor.service import queue
 from graftline.harbor.service.builds import Builds, builds_of, read_archive
-from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import deployments, rollouts
 

@@ -12,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from graftline.core.errors import DataError, GraftlineError
 from graftline.core.hashing import digest
 from graftline.harbor.executors.base import BuildContext
+from graftline.harbor.messages import BuildStatus, HarborBuild, Status
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.service import queue
 from graftline.harbor.service.database import Database, is_duplicate
-from graftline.harbor.service.schemas import BuildStatus, BuildView, Status
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import builds, contexts, deployments, new_id
 
@@ -86,9 +86,9 @@ def check_runs(connection: Connection, deployment: Row[Any]) -> None:
         raise RequestError("not_built", f"deployment {deployment.id!r}: was never built; POST …/build first")
 
 
-def build_view(row: Row[Any]) -> BuildView:
+def build_view(row: Row[Any]) -> HarborBuild:
     """Return a build as it is shown."""
-    return BuildView.from_row(row, build_id=row.id, error_message=row.error, log_tail=row.log[-_TAIL_CHARACTERS:])
+    return HarborBuild.from_row(row, build_id=row.id, error_message=row.error, log_tail=row.log[-_TAIL_CHARACTERS:])
 
 
 def read_archive(database: Database, context_digest: str) -> Callable[[], bytes]:

@@ -16,26 +16,26 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import digest, sha256_bytes
 from graftline.harbor.archive import ArchiveInfo, check_archive
 from graftline.harbor.contract import MAX_SEED
+from graftline.harbor.messages import (
+    MAX_PAGE,
+    BuildRequest,
+    Deployment,
+    DeploymentCreate,
+    DeploymentPage,
+    HarborBuild,
+    HarborBuiltInstances,
+    HarborDeploymentStatus,
+    HarborInstance,
+    InstanceBatch,
+    InstanceBatchAnswer,
+    InstancePage,
+    Status,
+)
 from graftline.harbor.refusal import RequestError, not_found
 from graftline.harbor.secret_finds import finds_in, is_secret_name
 from graftline.harbor.service.builds import Builds, build_view, builds_of, request_build, status_of
 from graftline.harbor.service.database import is_duplicate
 from graftline.harbor.service.http import Cursor, Limit, SeedCursor, cursor_after, newest_first, problems
-from graftline.harbor.service.schemas import (
-    MAX_PAGE,
-    BatchView,
-    BuildAllView,
-    BuildRequest,
-    BuildView,
-    DeploymentCreate,
-    DeploymentPage,
-    DeploymentStatusView,
-    DeploymentView,
-    InstanceBatch,
-    InstancePage,
-    InstanceView,
-    Status,
-)
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import contexts, deployments, new_id
 from graftline.harbor.service.tables import instances as instance_table
@@ -53,7 +53,7 @@ def deployment_routes(service: Service) -> APIRouter:
     tags: list[str | Enum] = ["deployments"]
 
     @router.post(_AT, tags=tags, responses=problems())
-    def create(body: DeploymentCreate) -> DeploymentView:
+    def create(body: DeploymentCreate) -> Deployment:
         """Make a version of a deployment; the same again is the one that is there."""
         return create_deployment(service, body)
 
@@ -68,7 +68,7 @@ def deployment_routes(service: Service) -> APIRouter:
         """List deployments, newest first."""
         if status is None:
             return _page(service, name, limit, offset, cursor)
-        matches: list[DeploymentView] = []
+        matches: list[Deployment] = []
         place: str | None = None
         while True:
             page = _page(service, name, MAX_PAGE, 0, place)
@@ -77,30 +77,30 @@ def deployment_routes(service: Service) -> APIRouter:
                 return DeploymentPage(deployments=matches[offset : offset + limit], total=len(matches))
 
     @router.get(f"{_AT}/{{deployment}}", tags=tags, responses=problems(404))
-    def deployment(deployment: str) -> DeploymentView:
+    def deployment(deployment: str) -> Deployment:
         """Return a deployment by its id, or the newest version of a name."""
         with database.reading() as connection:
             row = find_deployment(connection, deployment)
             return _view(row, builds_of(connection, [row]))
 
     @router.get(f"{_AT}/{{deployment}}/status", tags=tags, responses=problems(404))
-    def status(deployment: str) -> DeploymentStatusView:
+    def status(deployment: str) -> HarborDeploymentStatus:
         """Return what a deployment waits for."""
         with database.reading() as connection:
             row = find_deployment(connection, deployment)
             builds_by_id = builds_of(connection, [row])
         fields = _build_fields(row, builds_by_id)
-        return DeploymentStatusView.from_row(
+        return HarborDeploymentStatus.from_row(
             row, **fields, builds=[build_view(build) for build in builds_by_id.values()]
         )
 
     @router.post(f"{_AT}/{{deployment}}/build", tags=tags, responses=problems(404))
-    def build(deployment: str, body: BuildRequest | None = None) -> BuildView:
+    def build(deployment: str, body: BuildRequest | None = None) -> HarborBuild:
         """Have a deployment built, once."""
         return build_deployment(service, deployment, BuildRequest() if body is None else body)
 
     @router.post(f"{_AT}/{{deployment}}/instances/batch", tags=["instances"], responses=problems(404))
-    def batch(deployment: str, body: InstanceBatch) -> BatchView:
+    def batch(deployment: str, body: InstanceBatch) -> InstanceBatchAnswer:
         """Have instances of seeds; those that are there stay as they are."""
         seeds = _seeds_of(body)
         with database.writing() as connection:
@@ -113,7 +113,7 @@ def deployment_routes(service: Service) -> APIRouter:
             )
             rows = connection.execute(query.order_by(instance_table.c.seed)).all() if len(seeds) <= MAX_PAGE else ()
         views = [_instance_view(instance, *status_of(row, builds_by_id)) for instance in rows]
-        return BatchView(**_instance_counts(row, builds_by_id), created=created, instances=views)
+        return InstanceBatchAnswer(**_instance_counts(row, builds_by_id), created=created, instances=views)
 
     @router.get(f"{_AT}/{{deployment}}/instances", tags=["instances"], responses=problems(404))
     def instances(
@@ -136,13 +136,13 @@ def deployment_routes(service: Service) -> APIRouter:
         return InstancePage(**_instance_counts(row, builds_by_id), instances=views, next_cursor=last)
 
     @router.post(f"{_AT}/{{deployment}}/instances/build-all", tags=["instances"], responses=problems(404))
-    def build_all(deployment: str) -> BuildAllView:
+    def build_all(deployment: str) -> HarborBuiltInstances:
         """Have what the instances need built, and return at once."""
         build_deployment(service, deployment, BuildRequest())
         with database.reading() as connection:
             row = find_deployment(connection, deployment)
             counts = _instance_counts(row, builds_of(connection, [row]))
-        return BuildAllView(total_instances=counts["total"], ready_count=counts["ready_count"])
+        return HarborBuiltInstances(total_instances=counts["total"], ready_count=counts["ready_count"])
 
     return router
 
@@ -185,7 +185,7 @@ class _Context(NamedTuple):
     info: ArchiveInfo
 
 
-def create_deployment(service: Service, body: DeploymentCreate) -> DeploymentView:
+def create_deployment(service: Service, body: DeploymentCreate) -> Deployment:
     """Make a version of a deployment, or find the one that is the same, and have it built if that is wanted."""
     context = _decode(service, body.context_tar_base64, "context_tar_base64")
     verifier_context = None
@@ -213,7 +213,7 @@ def create_deployment(service: Service, body: DeploymentCreate) -> DeploymentVie
     raise RequestError("conflict", f"deployment {body.name!r}: others write to it all the time; ask again")
 
 
-def build_deployment(service: Service, id_or_name: str, body: BuildRequest) -> BuildView:
+def build_deployment(service: Service, id_or_name: str, body: BuildRequest) -> HarborBuild:
     """Have a deployment built: once, whoever asks for it at the same time, and again only by `force`."""
     with service.database.writing() as connection:
         row = find_deployment(connection, id_or_name)
@@ -260,15 +260,15 @@ def _build_fields(row: Row[Any], builds_by_id: Builds) -> dict[str, Any]:
     return {"status": status, "error": error, "snapshot_id": None if build is None else build.snapshot_id}
 
 
-def _view(row: Row[Any], builds_by_id: Builds) -> DeploymentView:
+def _view(row: Row[Any], builds_by_id: Builds) -> Deployment:
     build = builds_by_id.get(row.build_id)
     latest = None if build is None else build_view(build)
-    return DeploymentView.from_row(row, **_build_fields(row, builds_by_id), latest_build=latest)
+    return Deployment.from_row(row, **_build_fields(row, builds_by_id), latest_build=latest)
 
 
-def _instance_view(instance: Row[Any], status: Status, error: str | None) -> InstanceView:
+def _instance_view(instance: Row[Any], status: Status, error: str | None) -> HarborInstance:
     own_id = instance_id(instance.deployment_id, instance.seed)
-    return InstanceView.from_row(instance, id=own_id, status=status, error=error)
+    return HarborInstance.from_row(instance, id=own_id, status=status, error=error)
 
 
 def _instance_counts(row: Row[Any], builds_by_id: Builds) -> dict[str, int]:

@@ -1,36 +1,33 @@
 """Evaluations: a rollout per seed of a deployment, within a budget; their messages, routes, and what they come to."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import Field
 from sqlalchemy import Connection, Row, and_, func, insert, or_, select
 
 from graftline.core.hashing import digest
-from graftline.harbor.contract import OF_THE_AGENT, Finite, Seed, Text, counts
+from graftline.harbor.contract import OF_THE_AGENT, counts
 from graftline.harbor.coverage import summary_of
+from graftline.harbor.messages import (
+    OPEN_JOBS,
+    OPEN_ROLLOUTS,
+    EvalJobAnswer,
+    EvalJobCreate,
+    EvalResultsAnswer,
+    JobStatus,
+    RolloutStatus,
+    SeedResult,
+    Summary,
+)
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.service import queue
 from graftline.harbor.service.builds import check_runs
 from graftline.harbor.service.deployments import find_deployment, task_ids
 from graftline.harbor.service.http import RETRY_AFTER_S, STREAMED, Events, LastEvent, problems, stream_events
 from graftline.harbor.service.rollouts import new_rollout
-from graftline.harbor.service.schemas import (
-    MAX_INSTANCES,
-    OPEN_JOBS,
-    OPEN_ROLLOUTS,
-    JobStatus,
-    JobView,
-    Key,
-    Message,
-    Name,
-    RolloutOutcome,
-    RolloutStatus,
-)
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import new_id, rollouts
 
@@ -42,96 +39,29 @@ _SHOWN_COLUMNS = (
 """Without what was asked and answered, for it may be much."""
 
 
-class Budget(Message):
-    """What a job may use; what is reserved counts until it is known."""
-
-    max_rollouts: int | None = Field(default=None, ge=1, le=10_000_000)
-    max_usd: Finite | None = Field(default=None, gt=0)
-    max_tokens: int | None = Field(default=None, ge=1, le=2**53)
-
-
-class EvalJobCreate(Message):
-    """An evaluation: every seed once, at a deployment of this service."""
-
-    task_app_url: Text | None = Field(default=None, max_length=2048)
-    """`…/api/harbor/deployments/<id>`; other task apps are evaluated by the SDK itself, without the service."""
-    task_app_api_key: Text | None = Field(default=None, max_length=4096, repr=False)
-    """Not used and not kept: some clients send it."""
-    deployment_id: Name | None = None
-    app_id: Name | None = None
-    env_name: Name | None = None
-    seeds: list[Seed] = Field(min_length=1, max_length=MAX_INSTANCES)
-    policy: dict[str, Any] = Field(default={})
-    env_config: dict[str, Any] = Field(default={})
-    verifier_config: dict[str, Any] = Field(default={})
-    max_concurrent: int = Field(default=20, ge=1, le=1000)
-    timeout: float = Field(default=600.0, gt=0, le=3600)
-    """Seconds, of each rollout."""
-    budget: Budget = Budget()
-    min_coverage: float = Field(default=0.95, ge=0, le=1)
-    """Share of seeds with a valid reward below which the job is `completed_with_errors`."""
-    idempotency_key: Key | None = None
-
-
-class SeedResult(RolloutOutcome):
-    """What came of one seed."""
-
-    latency_s: float | None = None
-
-
-class JobSummary(Message):
-    """Of all seeds; the mean is over rewards that count, and None where there is none."""
-
-    mean_reward: Finite | None
-    interval: tuple[Finite, Finite] | None
-    """95 %, by bootstrap over seeds; None for fewer than two."""
-    n_valid: int
-    n_infra: int
-    """Ended, without a reward that counts."""
-    n_total: int
-    coverage: float
-    total_cost_usd: float | None
-    """None where a rollout did not say."""
-    total_tokens: int | None
-
-
-class EvalJobView(JobView):
-    """An evaluation."""
-
-    num_completed: int
-    num_total: int
-    summary: JobSummary
-
-
-class EvalResultsView(EvalJobView):
-    """An evaluation with what came of every seed."""
-
-    results: list[SeedResult]
-
-
 def evaluation_routes(service: Service) -> APIRouter:
     """Return the routes of evaluations."""
     router, database = APIRouter(), service.database
     tags: list[str | Enum] = ["evaluations"]
 
     @router.post(_AT, tags=tags, responses=problems(404, 429))
-    def create(body: EvalJobCreate) -> EvalJobView:
+    def create(body: EvalJobCreate) -> EvalJobAnswer:
         """Queue a rollout per seed."""
         return _create(service, body)
 
     @router.get(f"{_AT}/{{job_id}}", tags=tags, responses=problems(404))
-    def one(job_id: str) -> EvalJobView:
+    def one(job_id: str) -> EvalJobAnswer:
         """Return an evaluation."""
         with database.reading() as connection:
             return _view(connection, queue.find_job(connection, job_id, queue.EVALUATION))
 
     @router.get(f"{_AT}/{{job_id}}/results", tags=tags, responses=problems(404))
-    def results(job_id: str) -> EvalResultsView:
+    def results(job_id: str) -> EvalResultsAnswer:
         """Return an evaluation with what came of every seed."""
         with database.reading() as connection:
             job = queue.find_job(connection, job_id, queue.EVALUATION)
             rows = _seed_results(connection, job_id)
-        return EvalResultsView(**_view_of_results(job, rows).model_dump(), results=rows)
+        return EvalResultsAnswer(**_view_of_results(job, rows).model_dump(), results=rows)
 
     @router.get(f"{_AT}/{{job_id}}/events/stream", tags=tags, **STREAMED)
     async def events(job_id: str, last: LastEvent = 0) -> Response:
@@ -140,7 +70,7 @@ def evaluation_routes(service: Service) -> APIRouter:
         return stream_events(lambda: _events_of(one(job_id)), last, service.listeners.listen(job_id))
 
     @router.post(f"{_AT}/{{job_id}}/cancel", tags=tags, responses=problems(404))
-    def cancel(job_id: str) -> EvalJobView:
+    def cancel(job_id: str) -> EvalJobAnswer:
         """End an evaluation; what has ended of it stays."""
         is_running = (rollouts.c.job_id == job_id, rollouts.c.status == RolloutStatus.RUNNING)
         with database.writing() as connection:
@@ -154,7 +84,7 @@ def evaluation_routes(service: Service) -> APIRouter:
     return router
 
 
-def _create(service: Service, body: EvalJobCreate) -> EvalJobView:
+def _create(service: Service, body: EvalJobCreate) -> EvalJobAnswer:
     """Queue a rollout per seed."""
     if len(set(body.seeds)) < len(body.seeds):
         raise RequestError("seeds", "seeds: one of them is named twice; each counts once")
@@ -230,7 +160,7 @@ def _seed_results(connection: Connection, job_id: str) -> list[SeedResult]:
     return results
 
 
-def _view(connection: Connection, job: Row[Any]) -> EvalJobView:
+def _view(connection: Connection, job: Row[Any]) -> EvalJobAnswer:
     if job.status not in OPEN_JOBS:
         return _view_of_results(job, _seed_results(connection, job.id))
     # of one that goes on, worked out where its rows are; the interval comes in the end
@@ -248,7 +178,7 @@ def _view(connection: Connection, job: Row[Any]) -> EvalJobView:
         func.sum(rollouts.c.tokens).label("tokens"),
     ).where(rollouts.c.job_id == job.id, rollouts.c.status.not_in(OPEN_ROLLOUTS))
     row = connection.execute(query).one()
-    summary = JobSummary(
+    summary = Summary(
         mean_reward=row.mean_reward,
         interval=None,
         n_valid=row.valid,
@@ -258,16 +188,16 @@ def _view(connection: Connection, job: Row[Any]) -> EvalJobView:
         total_cost_usd=row.cost_usd if row.ended and row.priced == row.ended else None,
         total_tokens=int(row.tokens) if row.ended and row.counted == row.ended else None,
     )
-    return EvalJobView.from_row(job, job_id=job.id, num_completed=row.ended, num_total=job.total, summary=summary)
+    return EvalJobAnswer.from_row(job, job_id=job.id, num_completed=row.ended, num_total=job.total, summary=summary)
 
 
-def _view_of_results(job: Row[Any], results: Sequence[SeedResult]) -> EvalJobView:
+def _view_of_results(job: Row[Any], results: Sequence[SeedResult]) -> EvalJobAnswer:
     ended = [result for result in results if result.status not in OPEN_ROLLOUTS]
-    summary = JobSummary(**asdict(summary_of(ended, job.total)))
-    return EvalJobView.from_row(job, job_id=job.id, num_completed=len(ended), num_total=job.total, summary=summary)
+    summary = summary_of(ended, job.total)
+    return EvalJobAnswer.from_row(job, job_id=job.id, num_completed=len(ended), num_total=job.total, summary=summary)
 
 
-def _events_of(view: EvalJobView) -> Events:
+def _events_of(view: EvalJobAnswer) -> Events:
     """Return how far an evaluation is; the number of an event is one more than that of the seeds that have ended."""
     progress = {"num_completed": view.num_completed, "num_total": view.num_total}
     events: list[tuple[str, dict[str, Any]]] = [("eval.progress", progress)]

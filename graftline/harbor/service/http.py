@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Header, Query
@@ -15,8 +16,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from sqlalchemy import Row, Select, Table, and_, or_
 
+from graftline.harbor.messages import MAX_PAGE
 from graftline.harbor.refusal import ProblemAnswer, RequestError
-from graftline.harbor.service.schemas import MAX_PAGE
 
 LOOKS_EVERY_S = 0.5
 """For the end of rollouts that another process runs."""
@@ -64,6 +65,11 @@ def newest_first(query: Select[Any], table: Table, cursor: str | None) -> Select
 def cursor_after(rows: Sequence[Row[Any]], limit: int) -> str | None:
     """Return what names the place after a page; None after the last one."""
     return f"{rows[-1].created_at.hex()}~{rows[-1].id}" if len(rows) == limit else None
+
+
+def at(moment: datetime | None) -> dict[str, str]:
+    """Return what an event says of its time."""
+    return {} if moment is None else {"at": moment.isoformat()}
 
 
 class Events(NamedTuple):

@@ -20,15 +20,15 @@ from sqlalchemy import Connection, Row, Text, func, insert, select, type_coerce,
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.hashing import digest
 from graftline.harbor.client import HarborAPIError
-from graftline.harbor.contract import Finite, RolloutRequest, RolloutResponse, TaskDescription, TaskInfo
+from graftline.harbor.contract import RolloutRequest, RolloutResponse, TaskDescription, TaskInfo
+from graftline.harbor.messages import OPEN_JOBS, JobStatus, PromptJobAnswer, PromptJobCreate, PromptResultsAnswer
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.service import queue
 from graftline.harbor.service.builds import check_runs
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.deployments import find_deployment, task_ids
-from graftline.harbor.service.http import STREAMED, Events, LastEvent, problems, stream_events
+from graftline.harbor.service.http import STREAMED, Events, LastEvent, at, problems, stream_events
 from graftline.harbor.service.rollouts import cancel_rollout, is_over, queue_rollout, rollout_response
-from graftline.harbor.service.schemas import OPEN_JOBS, JobStatus, JobView, Key, Message
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import job_lines, jobs, new_id
 from graftline.harbor.task_app_client import TaskAppClient
@@ -42,43 +42,6 @@ _FIRST_LOOK_S, _LONGEST_S, _GROWTH = 0.02, 0.5, 1.5
 _LAST_EVENTS = ("succeeded", "failed", "cancelled")
 # as `tables.Json` writes the configuration of a job
 _STARTS = type_coerce(jobs.c.config, Text).not_like('{"algorithm":"gepa","auto_start":false,%')
-
-
-class PromptConfig(Message):
-    """The configuration of an optimization; the SDK has checked it."""
-
-    prompt_learning: dict[str, Any]
-
-
-class PromptJobCreate(Message):
-    """A prompt optimization, as `PromptLearningJob` sends it."""
-
-    algorithm: Literal["gepa"] = "gepa"
-    auto_start: bool = True
-    config_body: PromptConfig
-    idempotency_key: Key | None = None
-
-
-class PromptJobView(JobView):
-    """A prompt optimization."""
-
-    algorithm: str
-    num_completed: int = 0
-    """Rollouts so far."""
-    num_total: int = 0
-    """Rollouts at most; 0 where nothing bounds them."""
-    mean_reward: Finite | None = None
-    """Of the best prompt, over the seeds that it was judged on."""
-    best_score: Finite | None = None
-    """Of the same, over the seeds that all prompts are compared on."""
-    best_prompt: dict[str, Any] | None = None
-    """Text by part."""
-
-
-class PromptResultsView(PromptJobView):
-    """A prompt optimization with all prompts that it came to."""
-
-    outcome: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +103,7 @@ def prompt_job_routes(service: Service, optimizer: Optimizer | None) -> APIRoute
     tags: list[str | Enum] = ["prompt optimization"]
 
     @router.post(_AT, tags=tags, responses=problems(404))
-    def create(body: PromptJobCreate) -> PromptJobView:
+    def create(body: PromptJobCreate) -> PromptJobAnswer:
         """Accept a prompt optimization."""
         config = body.config_body.prompt_learning
         try:
@@ -159,7 +122,7 @@ def prompt_job_routes(service: Service, optimizer: Optimizer | None) -> APIRoute
         return _view(job)
 
     @router.get(f"{_AT}/{{job_id}}", tags=tags, responses=problems(404))
-    def one(job_id: str) -> PromptJobView:
+    def one(job_id: str) -> PromptJobAnswer:
         """Return a prompt optimization."""
         with database.reading() as connection:
             return _view(queue.find_job(connection, job_id, queue.PROMPT_LEARNING))
@@ -173,21 +136,21 @@ def prompt_job_routes(service: Service, optimizer: Optimizer | None) -> APIRoute
             with database.reading() as connection:
                 view = _view(queue.find_job(connection, job_id, queue.PROMPT_LEARNING))
                 lines = read_lines(connection, job_id, "event")
-            created = ("prompt_learning.created", {"at": view.created_at.isoformat()})
+            created = ("prompt_learning.created", at(view.created_at))
             events = [(f"prompt_learning.{line['kind']}", line["data"]) for line in lines]
             return Events([created, *events], view.status not in OPEN_JOBS)
 
         return stream_events(look, last, service.listeners.listen(job_id))
 
     @router.get(f"{_AT}/{{job_id}}/results", tags=tags, responses=problems(404))
-    def results(job_id: str) -> PromptResultsView:
+    def results(job_id: str) -> PromptResultsAnswer:
         """Return a prompt optimization with all prompts that it came to, once it has ended."""
         with database.reading() as connection:
             job = queue.find_job(connection, job_id, queue.PROMPT_LEARNING)
-        return PromptResultsView(**_view(job).model_dump(), outcome=(job.result or {}).get("outcome"))
+        return PromptResultsAnswer(**_view(job).model_dump(), outcome=(job.result or {}).get("outcome"))
 
     @router.post(f"{_AT}/{{job_id}}/resume", tags=tags, responses=problems(404))
-    def resume(job_id: str) -> PromptJobView:
+    def resume(job_id: str) -> PromptJobAnswer:
         """Go on with a prompt optimization that failed or was cancelled; what is paid is not paid again."""
         with database.writing() as connection:
             job = queue.find_job(connection, job_id, queue.PROMPT_LEARNING)
@@ -198,7 +161,7 @@ def prompt_job_routes(service: Service, optimizer: Optimizer | None) -> APIRoute
         return one(job_id)
 
     @router.post(f"{_AT}/{{job_id}}/cancel", tags=tags, responses=problems(404))
-    def cancel(job_id: str) -> PromptJobView:
+    def cancel(job_id: str) -> PromptJobAnswer:
         """End a prompt optimization; what it came to stays."""
         with database.writing() as connection:
             job = queue.find_job(connection, job_id, queue.PROMPT_LEARNING)
@@ -212,11 +175,11 @@ def prompt_job_routes(service: Service, optimizer: Optimizer | None) -> APIRoute
     return router
 
 
-def _view(job: Row[Any]) -> PromptJobView:
+def _view(job: Row[Any]) -> PromptJobAnswer:
     result = job.result or {}
     fields = {name: result.get(name) for name in ("mean_reward", "best_score", "best_prompt")}
     fields |= {"algorithm": job.config["algorithm"], "num_completed": job.progress, "num_total": job.total}
-    return PromptJobView.from_row(job, job_id=job.id, **fields)
+    return PromptJobAnswer.from_row(job, job_id=job.id, **fields)
 
 
 def claim_prompt_job(service: Service, owner: str) -> Row[Any] | None:

@@ -19,9 +19,9 @@ from sqlalchemy import Connection, Row, Table, and_, func, insert, or_, select, 
 from graftline.harbor.contract import FailureCause
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.leases import is_dead
+from graftline.harbor.messages import OPEN_JOBS, OPEN_ROLLOUTS, BuildStatus, JobStatus, RolloutStatus
 from graftline.harbor.refusal import not_found
 from graftline.harbor.service.http import check_same_request
-from graftline.harbor.service.schemas import OPEN_JOBS, OPEN_ROLLOUTS, BuildStatus, JobStatus, RolloutStatus
 from graftline.harbor.service.tables import attempts, builds, deployments, jobs, new_id, rollouts
 
 EVALUATION, PROMPT_LEARNING = "evaluation", "prompt_learning"

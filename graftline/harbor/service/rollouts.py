@@ -16,6 +16,16 @@ from sqlalchemy.exc import IntegrityError
 
 from graftline.core.hashing import digest
 from graftline.harbor.contract import RolloutRequest, RolloutResponse, counts
+from graftline.harbor.messages import (
+    OPEN_ROLLOUTS,
+    AttemptAnswer,
+    DeploymentRollout,
+    LegacyRollout,
+    RolloutAnswer,
+    RolloutCreate,
+    RolloutPage,
+    RolloutStatus,
+)
 from graftline.harbor.refusal import RequestError, not_found
 from graftline.harbor.service import queue
 from graftline.harbor.service.attempts import response_without_attempt
@@ -32,21 +42,12 @@ from graftline.harbor.service.http import (
     LastEvent,
     Limit,
     Prefer,
+    at,
     check_same_request,
     cursor_after,
     newest_first,
     problems,
     stream_events,
-)
-from graftline.harbor.service.schemas import (
-    OPEN_ROLLOUTS,
-    AttemptView,
-    DeploymentRollout,
-    LegacyRollout,
-    RolloutCreate,
-    RolloutPage,
-    RolloutStatus,
-    RolloutView,
 )
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import attempts, new_id, rollouts
@@ -63,7 +64,7 @@ def rollout_routes(service: Service) -> APIRouter:
     answers: dict[str, Any] = {
         "tags": tags,
         "response_model": RolloutResponse,
-        "responses": {**problems(404, 429), 202: {"model": RolloutView}},
+        "responses": {**problems(404, 429), 202: {"model": RolloutAnswer}},
     }
 
     async def answer(deployment: str, body: RolloutRequest, key: str | None, wait_s: float | None) -> Response:
@@ -84,7 +85,7 @@ def rollout_routes(service: Service) -> APIRouter:
         """Run a rollout as the first clients ask for it."""
         return await answer(body.deployment_id, _unify(body), key, _seconds_of(prefer))
 
-    @router.post(_AT, tags=tags, status_code=202, response_model=RolloutView, responses=problems(404, 429))
+    @router.post(_AT, tags=tags, status_code=202, response_model=RolloutAnswer, responses=problems(404, 429))
     async def create(body: RolloutCreate, key: IdempotencyKey = None) -> Response:
         """Queue a rollout; the same key with the same body is the same rollout."""
         return await answer(body.deployment_id, body, key, 0.0)
@@ -108,7 +109,7 @@ def rollout_routes(service: Service) -> APIRouter:
         return RolloutPage(rollouts=views, next_cursor=cursor_after(rows, limit))
 
     @router.get(f"{_AT}/{{rollout_id}}", tags=tags, responses=problems(404))
-    def one(rollout_id: str) -> RolloutView:
+    def one(rollout_id: str) -> RolloutAnswer:
         """Return a rollout with all its attempts."""
         return rollout_view(service, rollout_id)
 
@@ -120,7 +121,7 @@ def rollout_routes(service: Service) -> APIRouter:
         return stream_events(lambda: _events_of(rollout_view(service, rollout_id)), last, listener)
 
     @router.post(f"{_AT}/{{rollout_id}}/cancel", tags=tags, responses=problems(404))
-    def cancel(rollout_id: str) -> RolloutView:
+    def cancel(rollout_id: str) -> RolloutAnswer:
         """End a rollout: at once if it waits, soon if it runs, not at all if it has ended."""
         view = cancel_rollout(service, rollout_id)
         if view.finished_at is not None:
@@ -130,7 +131,7 @@ def rollout_routes(service: Service) -> APIRouter:
     return router
 
 
-def queue_rollout(service: Service, deployment: str, body: RolloutRequest, key: str | None) -> RolloutView:
+def queue_rollout(service: Service, deployment: str, body: RolloutRequest, key: str | None) -> RolloutAnswer:
     """Queue a rollout, or return the one that was asked for with the same key."""
     if any(override.preflight_script is not None for override in body.context_overrides):
         reason = "nothing runs before the entrypoint but what is in the deployment; lay files, or make a new version"
@@ -152,7 +153,7 @@ def queue_rollout(service: Service, deployment: str, body: RolloutRequest, key: 
 
 def _find_or_add(
     service: Service, id_or_name: str, body: RolloutRequest, request: Mapping[str, Any], key: str | None
-) -> RolloutView:
+) -> RolloutAnswer:
     key, sha256, settings = body.trace_correlation_id if key is None else key, digest(request), service.settings
     with service.database.writing() as connection:
         deployment = find_deployment(connection, id_or_name)
@@ -188,20 +189,20 @@ def find_rollout(connection: Connection, rollout_id: str) -> Row[Any]:
     return row
 
 
-def rollout_view(service: Service, rollout_id: str) -> RolloutView:
+def rollout_view(service: Service, rollout_id: str) -> RolloutAnswer:
     """Return a rollout with all its attempts."""
     with service.database.reading() as connection:
         row = find_rollout(connection, rollout_id)
         query = select(attempts).where(attempts.c.rollout_id == row.id).order_by(attempts.c.number)
         tries = [
-            AttemptView.from_row(attempt, log_tail=attempt.log[-_TAIL_CHARACTERS:])
+            AttemptAnswer.from_row(attempt, log_tail=attempt.log[-_TAIL_CHARACTERS:])
             for attempt in connection.execute(query)
         ]
     return _view(row, attempts=tries, lock=row.lock or {})
 
 
-def _view(row: Row[Any], **fields: Any) -> RolloutView:
-    return RolloutView.from_row(
+def _view(row: Row[Any], **fields: Any) -> RolloutAnswer:
+    return RolloutAnswer.from_row(
         row,
         rollout_id=row.id,
         instance_id=instance_id(row.deployment_id, row.seed),
@@ -225,7 +226,7 @@ def rollout_response(service: Service, rollout_id: str) -> dict[str, Any]:
     return dict(row.response) if row.response is not None else response_without_attempt(row)
 
 
-def cancel_rollout(service: Service, rollout_id: str) -> RolloutView:
+def cancel_rollout(service: Service, rollout_id: str) -> RolloutAnswer:
     """End a rollout: at once if it waits, soon if it runs, not at all if it has ended."""
     with service.database.writing() as connection:
         find_rollout(connection, rollout_id)
@@ -270,16 +271,16 @@ async def _wait_for_end(service: Service, rollout_id: str, wait_s: float | None)
     return True
 
 
-def _events_of(view: RolloutView) -> Events:
-    events: list[tuple[str, dict[str, Any]]] = [("queued", {"at": view.created_at.isoformat()})]
+def _events_of(view: RolloutAnswer) -> Events:
+    events: list[tuple[str, dict[str, Any]]] = [("queued", at(view.created_at))]
     for attempt in view.attempts:
-        events.append(("attempt.started", {"number": attempt.number, "at": attempt.started_at.isoformat()}))
+        events.append(("attempt.started", {"number": attempt.number, **at(attempt.started_at)}))
         if attempt.finished_at is not None:
             fields = {"number", "reward", "success_status", "failure_cause", "error"}
             end = attempt.model_dump(mode="json", include=fields)
-            events.append(("attempt.ended", {**end, "at": attempt.finished_at.isoformat()}))
+            events.append(("attempt.ended", {**end, **at(attempt.finished_at)}))
     if view.status not in OPEN_ROLLOUTS and view.finished_at is not None:
         fields = {"status", "reward", "reward_valid", "success_status", "failure_cause", "error"}
-        end = {**view.model_dump(mode="json", include=fields), "at": view.finished_at.isoformat()}
+        end = {**view.model_dump(mode="json", include=fields), **at(view.finished_at)}
         events.append((f"rollout.{view.status}", end))
     return Events(events, view.status not in OPEN_ROLLOUTS)

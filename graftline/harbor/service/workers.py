@@ -17,11 +17,11 @@ from graftline.core.errors import GraftlineError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.leases import new_owner
+from graftline.harbor.messages import RolloutStatus
 from graftline.harbor.service import queue
 from graftline.harbor.service.attempts import AttemptRunner
 from graftline.harbor.service.builds import claim_build, make_snapshot
 from graftline.harbor.service.prompt_jobs import Optimizer, claim_prompt_job, run_prompt_job
-from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import jobs, rollouts
 

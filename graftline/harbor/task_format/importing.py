@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graftline.core.errors import DataError
-from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
-from graftline.harbor.contract import MAX_TIMEOUT_S, HarborLimits, VerifierSettings
+from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier
+from graftline.harbor.contract import MAX_TIMEOUT_S, HarborLimits, TaskSeed, VerifierSettings
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.packager import find_omitted_files
 from graftline.harbor.task_format.task_folder import (

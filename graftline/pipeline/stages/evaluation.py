@@ -16,9 +16,10 @@ from graftline.core.errors import ConfigError, HarborError, RecordError
 from graftline.core.markdown import plain_table
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord, load_verified
-from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_seeds
+from graftline.evals.results import EvalResult, EvalStatus, result_of_seeds
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
+from graftline.harbor.messages import SeedResult
 from graftline.pipeline.evaluation_rollouts import Rollouts, is_known, policy_of
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code

@@ -12,15 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.harbor.address import deployment_path
-from graftline.harbor.answers import Deployment, read
 from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
+from graftline.harbor.messages import Deployment, read
 from graftline.pipeline.harbor_port import place_of
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
@@ -39,10 +37,6 @@ class Version(Deployment):
     """One version of a deployment, with what decides its rollouts."""
 
     digest: str
-    entrypoint: str = ""
-    entrypoint_mode: str = ""
-    limits: dict[str, Any] = Field(default={})
-    metadata: dict[str, Any] = Field(default={})
 
     @property
     def deciding(self) -> dict[str, Any]:

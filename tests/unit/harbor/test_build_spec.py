@@ -12,7 +12,7 @@ import pytest
 from graftline.core.errors import ConfigError, DataError
 from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
 from graftline.harbor.contract import HarborLimits
-from graftline.harbor.service.schemas import DeploymentCreate
+from graftline.harbor.messages import DeploymentCreate
 
 TOKEN = "hf_" + "".join(random.Random(3).choices(string.ascii_letters, k=34))
 

@@ -362,6 +362,6 @@ def test_a_reference_names_something(deployment_id: str) -> None:
 
 def test_the_sdk_imports_nothing_of_the_service() -> None:
     folder = Path(client_module.__file__).parent
-    names = ["client", "event_loop", "uploader", "instances", "address", "execution", "answers"]
+    names = ["client", "event_loop", "uploader", "instances", "address", "execution", "messages"]
 
     assert [name for name in names if "harbor.service" in (folder / f"{name}.py").read_text("utf-8")] == []
