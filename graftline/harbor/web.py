@@ -97,12 +97,12 @@ def check_key(headers: Mapping[str, str], accepted: Sequence[str]) -> None:
         RequestError: it is not; neither what was sent nor what is expected is said.
     """
     kind, _, token = headers.get("authorization", "").partition(" ")
-    others = [
+    api_keys = [
         headers.get("x-api-key", ""),
         *headers.get("x-api-keys", "").split(",", _MOST_KEYS_SENT)[:_MOST_KEYS_SENT],
     ]
     # where there is a bearer token, it alone says who asks
-    texts = [token] if kind.lower() == "bearer" else others
+    texts = [token] if kind.lower() == "bearer" else api_keys
     # the bytes as they came: servers hand headers over as Latin-1
     sent = [text.strip().encode("latin-1", "replace") for text in texts if text.strip()]
     # all of them, so that the time taken says nothing about which one was nearly right
