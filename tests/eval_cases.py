@@ -6,9 +6,9 @@ from graftline.codemod.equality import Level
 from graftline.core.hashing import digest
 from graftline.evals.attempt import Answered, Attempt, Cost, Failed, Question, Replies
 from graftline.evals.cases import Case, HeldOutExample
-from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.sandbox.actions.memory import MemorySandbox
+from tests.tasks import make_task
 
 FORMAT = AnswerFormat(layout="action")
 RIGHT = '{"pattern": "old($A)", "rewrite": "new($A)"}'
@@ -19,15 +19,12 @@ UNREADABLE = "I do not know."
 
 def case(number: int, edit_class: str = "rename", has_unseen: bool = False) -> Case:
     """Return a case that `RIGHT` solves."""
-    task = Task(
+    task = make_task(
+        f"x = old(1)\ny = old({number})\nz = keep(3)\n",
+        f"x = new(1)\ny = new({number})\nz = keep(3)\n",
         id=f"demo:{number}",
         dataset="demo",
-        language="python",
         instruction=f"Rename `old` to `new`, in file {number}.",
-        before=f"x = old(1)\ny = old({number})\nz = keep(3)\n",
-        target=f"x = new(1)\ny = new({number})\nz = keep(3)\n",
-        licence="MIT",
-        group="g",
         origin=f"demo_{number}.py",
     )
     unseen = HeldOutExample(pre="a = old(b)\nkeep(c)\n", post="a = new(b)\nkeep(c)\n") if has_unseen else None

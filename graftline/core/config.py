@@ -164,13 +164,13 @@ def _text(path: Path) -> str:
 
 def _explain(fault: Any, model: type[BaseModel]) -> str:
     if fault["type"] == "extra_forbidden":
-        return f"unknown key; known here: {', '.join(_known_keys(model, fault['loc'][:-1])) or 'none'}"
+        return f"unknown key; known here: {', '.join(known_keys(model, fault['loc'][:-1])) or 'none'}"
     value = repr(fault["input"])
     value = value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "..."
     return f"{fault['msg'][0].lower()}{fault['msg'][1:]}" + ("" if fault["type"] == "missing" else f" (got {value})")
 
 
-def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
+def known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     """Return the keys of the model at `location`, as far as the annotations lead there."""
     models = [model]
     for step in location:

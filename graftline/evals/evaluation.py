@@ -75,15 +75,8 @@ def run_solver(
     """Return the attempts of one solver, in the order of `cases`; arguments and errors are those of `evaluate`.
 
     Args:
-        name: Of the solver.
-        solver: Belongs to the caller.
-        cases: See `evaluate`.
-        grading: See there.
-        attempts: See there.
-        journals: See there.
         settings_digest: How the solver is set: a journal of another one does not count. Its own `digest` where it is empty.
         earlier: Attempts of before; those that count are not made again.
-        advance: See `evaluate`.
     """
     ids = [case.id for case in cases]
     if len(set(ids)) < len(ids):

@@ -25,10 +25,11 @@ from graftline.harbor.contract import (
     RolloutRequest,
     RolloutResponse,
     RolloutSafety,
+    SuccessStatus,
 )
 from graftline.harbor.event_loop import Background, blocking
 from graftline.harbor.instances import check_seeds
-from graftline.harbor.job_polling import poll
+from graftline.harbor.job_polling import ServiceJob, poll
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.messages import SeedResult
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
@@ -175,42 +176,19 @@ class EvalJob:
         return self.job_id
 
 
-class ServiceRun:
+class ServiceRun(ServiceJob[EvalResult]):
     """The service runs the seeds of a deployment."""
 
     def __init__(self, config: EvalJobConfig, ref: HarborDeploymentRef) -> None:
-        self.client = HarborClient.of_deployment(ref, allow_http=config.allow_http)
-        self._config, self._ref, self._key = config, ref, uuid4().hex
-        self.job_id = ""
+        client = HarborClient.of_deployment(ref, allow_http=config.allow_http)
+        super().__init__(client, JOBS, result_of_answer, "evaluation")
+        self._config, self._ref = config, ref
 
     async def submit(self) -> str:
         """Begin it, and return its id; a second time it is the same one."""
-        if not self.job_id:
-            content = await self.client.request_async("POST", JOBS, self._body(), idempotency_key=self._key)
-            self.job_id = result_of_answer(content, "creation of an evaluation").job_id
-        return self.job_id
-
-    async def look(self) -> EvalResult:
-        """Return how far it is."""
-        return await self._request("GET", "")
-
-    async def results(self) -> EvalResult:
-        """Return how far it is, with the result of every seed."""
-        return await self._request("GET", "/results")
-
-    async def cancel(self) -> EvalResult:
-        """End it; results of seeds that have ended stay."""
-        return await self._request("POST", "/cancel", f"{self._key}-cancel")
-
-    async def _request(self, method: str, path: str, idempotency_key: str = "") -> EvalResult:
-        path = f"{JOBS}/{self.job_id}{path}"
-        content = await self.client.request_async(method, path, idempotency_key=idempotency_key)
-        return result_of_answer(content, f"evaluation {self.job_id!r}")
-
-    def _body(self) -> dict[str, Any]:
         config = self._config
         assert isinstance(config.budget, EvalBudget)
-        return {
+        body = {
             "task_app_url": self._ref.task_app_url,
             "app_id": config.app_id,
             "env_name": config.env_name,
@@ -222,8 +200,12 @@ class ServiceRun:
             "timeout": config.timeout,
             "budget": asdict(config.budget),
             "min_coverage": config.min_coverage,
-            "idempotency_key": self._key,
         }
+        return await self.begin(body, lambda content: result_of_answer(content, "creation of an evaluation").job_id)
+
+    async def results(self) -> EvalResult:
+        """Return how far it is, with the result of every seed."""
+        return await self.request("GET", "/results")
 
 
 class LocalRun:
@@ -301,14 +283,8 @@ class LocalRun:
         except GraftlineError as error:
             # one seed that is refused is a result; the others may do better
             logger.warning("evaluation %s, seed %d: %s", self.job_id, seed, error)
-            return SeedResult(
-                seed=seed,
-                status="failed",
-                failure_cause=FailureCause.HARBOR_FAILED,
-                error=str(error),
-                latency_s=time.monotonic() - began,
-                trace_correlation_id=request.trace_correlation_id,
-            )
+            correlation_id = request.trace_correlation_id
+            response = RolloutResponse.without_reward(correlation_id, SuccessStatus.NETWORK_ERROR, str(error))
         return _seed_result(seed, response, time.monotonic() - began)
 
     def _request(self, seed: int) -> RolloutRequest:

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import uuid4
 
 from graftline.core.progress import progress_bars
-from graftline.harbor.client import HarborTimeoutError
+from graftline.harbor.client import HarborClient, HarborTimeoutError
 
 _GROWTH = 1.5
 
@@ -29,6 +30,50 @@ class JobResult(Protocol):
 
 
 ResultT = TypeVar("ResultT", bound=JobResult)
+
+
+class ServiceJob(Generic[ResultT]):
+    """A job of the service, which goes on without this process.
+
+    Args:
+        client: Of the service.
+        jobs: The route of jobs of its kind.
+        read: Makes a result of an answer of the service; its second argument says what was asked for.
+        kind: What such a job is called in messages.
+        job_id: Of one that the service has already; empty of one that is to be begun.
+    """
+
+    def __init__(
+        self, client: HarborClient, jobs: str, read: Callable[[Any, str], ResultT], kind: str, job_id: str = ""
+    ) -> None:
+        self.client, self.job_id = client, job_id
+        self._jobs, self._read, self._kind, self._key = jobs, read, kind, uuid4().hex
+
+    async def begin(self, body: Mapping[str, Any], id_of: Callable[[Any], str]) -> str:
+        """Begin it, and return its id; a second time it is the same one."""
+        if not self.job_id:
+            content = {**body, "idempotency_key": self._key}
+            self.job_id = id_of(await self.client.request_async("POST", self._jobs, content, idempotency_key=self._key))
+        return self.job_id
+
+    async def look(self) -> ResultT:
+        """Return how far it is."""
+        return await self.request("GET")
+
+    async def cancel(self) -> ResultT:
+        """End it; what it came to so far stays."""
+        return await self.request("POST", "/cancel")
+
+    async def request(self, method: str, path: str = "") -> ResultT:
+        """Return what a route of the job answers; two requests are never one."""
+        key = f"{self._key}{path}-{uuid4().hex}" if method == "POST" else ""
+        return self._read(await self.ask(method, path, key), f"{self._kind} {self.job_id!r}")
+
+    async def ask(self, method: str, path: str, idempotency_key: str = "") -> Any:
+        """Return the answer of a route of the job, as it is."""
+        return await self.client.request_async(
+            method, f"{self._jobs}/{self.job_id}{path}", idempotency_key=idempotency_key
+        )
 
 
 async def poll(

@@ -18,7 +18,7 @@ from graftline.core.secrets import open_secrets
 from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborClient
 from graftline.harbor.event_loop import blocking
-from graftline.harbor.job_polling import poll
+from graftline.harbor.job_polling import ServiceJob, poll
 from graftline.harbor.messages import Answer, read
 from graftline.harbor.server_events import ServerEvent, server_events
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
@@ -176,10 +176,8 @@ class PromptLearningJob:
 
     def _open_run(self) -> "ServiceRun | LocalRun":
         if self._run is None:
-            ref = None if self._earlier_id else self._deployment()
+            ref = self._deployment()
             if self._earlier_id or ref is not None:
-                self._check_names_one()
-                ref = ref or self._deployment()
                 url = self._backend_url or (ref.backend_url if ref else None)
                 key = self._api_key or (ref.api_key if ref else None)
                 client = HarborClient(url, key, allow_http=self._allow_http)
@@ -193,7 +191,10 @@ class PromptLearningJob:
     def _deployment(self) -> HarborDeploymentRef | None:
         """Return the deployment that rollouts run on; None where they run on another task app."""
         config, url, key = self.config, self._backend_url, self._api_key
-        if (app := config.task_app_config) is not None:
+        app = config.task_app_config
+        if app is not None and config.task_app_url:
+            raise ConfigError("prompt_learning: has both task_app_url and task_app_config; set the one to None")
+        if app is not None:
             ref = app.harbor if app.execution_backend == "harbor" else None
         else:
             ref = HarborDeploymentRef.of_url(config.task_app_url, key) if config.task_app_url else None
@@ -208,20 +209,15 @@ class PromptLearningJob:
             )
         return ref
 
-    def _check_names_one(self) -> None:
-        if self.config.task_app_config is not None and self.config.task_app_url:
-            raise ConfigError("prompt_learning: has both task_app_url and task_app_config; set the one to None")
-
     def _task_app(self) -> TaskAppClient:
-        ref, key = self._deployment(), self._task_app_api_key
-        self._check_names_one()
+        ref = self._deployment()
         app = self.config.task_app_config or (ref.task_app_url if ref else self.config.task_app_url)
         if not app:
             raise ConfigError(
                 "prompt_learning: names no task app; expected task_app_url, task_app_config or harbor.deployment_id"
             )
-        if self.config.task_app_config is None and ref is not None:
-            key = self._api_key
+        is_url_of_deployment = self.config.task_app_config is None and ref is not None
+        key = self._api_key if is_url_of_deployment else self._task_app_api_key
         return create_task_app_client(app, key, self.config.gepa.rollout.timeout_s, allow_http=self._allow_http)
 
 
@@ -236,55 +232,44 @@ class _JobAnswer(Answer):
     num_total: int = 0
 
 
-class ServiceRun:
+def _result_of_answer(content: Any, title: str) -> PromptLearningResult:
+    fields = read(_JobAnswer, content, title).model_dump()
+    # a mean of 0.0 is a number, beside which the score is not looked at
+    if fields["mean_reward"] is None:
+        fields["mean_reward"] = fields["best_score"]
+    return PromptLearningResult(**fields, raw=content)
+
+
+class ServiceRun(ServiceJob[PromptLearningResult]):
     """The service runs it, on a deployment of its own."""
 
     def __init__(self, client: HarborClient, config: PromptLearningConfig, task_app_url: str, job_id: str = "") -> None:
-        self.job_id = job_id
-        self._client, self._config, self._url, self._key = client, config, task_app_url, uuid4().hex
+        super().__init__(client, JOBS, _result_of_answer, "prompt optimization", job_id)
+        self._config, self._url = config, task_app_url
 
     async def submit(self) -> str:
-        if not self.job_id:
-            body = {
-                "algorithm": self._config.algorithm,
-                "auto_start": True,
-                "config_body": {"prompt_learning": self._config.body(self._url)},
-                "idempotency_key": self._key,
-            }
-            content = await self._client.request_async("POST", JOBS, body, idempotency_key=self._key)
-            self.job_id = read(_JobAnswer, content, "creation of a prompt optimization").job_id
-        return self.job_id
-
-    async def look(self) -> PromptLearningResult:
-        return await self._request("GET", "")
+        body = {
+            "algorithm": self._config.algorithm,
+            "auto_start": True,
+            "config_body": {"prompt_learning": self._config.body(self._url)},
+        }
+        return await self.begin(
+            body, lambda content: read(_JobAnswer, content, "creation of a prompt optimization").job_id
+        )
 
     async def resume(self) -> PromptLearningResult:
-        return await self._request("POST", "/resume")
-
-    async def cancel(self) -> PromptLearningResult:
-        return await self._request("POST", "/cancel")
+        return await self.request("POST", "/resume")
 
     async def outcome(self) -> Outcome:
-        content = await self._client.request_async("GET", f"{JOBS}/{self.job_id}/results")
+        content = await self.ask("GET", "/results")
         outcome = content.get("outcome") if isinstance(content, dict) else None
         if outcome is None:
             raise ConfigError(f"prompt optimization {self.job_id!r}: found nothing yet; wait for its end")
         return Outcome.model_validate(outcome)
 
-    async def events(self) -> AsyncGenerator[ServerEvent, None]:
+    def events(self) -> AsyncGenerator[ServerEvent, None]:
         path = f"{JOBS}/{self.job_id}/events/stream"
-        async with aclosing(server_events(self._client, path, lambda event: event.kind in LAST)) as events:
-            async for event in events:
-                yield event
-
-    async def _request(self, method: str, path: str) -> PromptLearningResult:
-        key = f"{self._key}{path}-{uuid4().hex}" if method == "POST" else ""
-        content = await self._client.request_async(method, f"{JOBS}/{self.job_id}{path}", idempotency_key=key)
-        fields = read(_JobAnswer, content, f"prompt optimization {self.job_id!r}").model_dump()
-        # a mean of 0.0 is a number, beside which the score is not looked at
-        if fields["mean_reward"] is None:
-            fields["mean_reward"] = fields["best_score"]
-        return PromptLearningResult(**fields, raw=content)
+        return server_events(self.client, path, lambda event: event.kind in LAST)
 
 
 class LocalRun:

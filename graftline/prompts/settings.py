@@ -5,16 +5,18 @@ word. Flat names of the table `gepa` are read as those of its parts.
 """
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
+from graftline.core.config import MAX_BYTES, known_keys
 from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_SEED, MAX_TIMEOUT_S, Seed
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.prompts.toml_file import message_of, read_toml, suggest
 
 _MOST_SEEDS = 100_000
 _TABLE = "prompt_learning"
@@ -104,7 +106,7 @@ class VerifierTable(BaseModel):
         keys = [*VerifierTable.model_fields, "weight_…"]
         for key in self.model_extra or {}:
             if not key.startswith("weight"):
-                raise ValueError(f"unknown key {key!r}{suggest(key, keys)}; known here: {', '.join(keys)}")
+                raise ValueError(f"unknown key {key!r}{_suggest(key, keys)}; known here: {', '.join(keys)}")
         if self.enabled or self.reward_source != "task_app":
             raise ValueError(
                 "asks for a verifier, and none is carried out: rewards are those of the task app; set enabled = false and"
@@ -295,7 +297,7 @@ class PromptLearningConfig(Part):
         Raises:
             ConfigError: it cannot be read, is not TOML, or does not fit; one line per fault.
         """
-        return cls._of(read_toml(Path(path)), str(path))
+        return cls._of(_read_toml(Path(path)), str(path))
 
     @classmethod
     def from_path(cls, path: str | Path) -> Self:
@@ -324,7 +326,7 @@ class PromptLearningConfig(Part):
     def _of(cls, tree: Mapping[str, Any], source: str) -> Self:
         if unknown := sorted(set(tree) - {_TABLE}):
             raise ConfigError(
-                f"{source}: {unknown[0]}: unknown table{suggest(unknown[0], [_TABLE])}; expected [{_TABLE}] alone"
+                f"{source}: {unknown[0]}: unknown table{_suggest(unknown[0], [_TABLE])}; expected [{_TABLE}] alone"
             )
         table = tree.get(_TABLE)
         if not isinstance(table, Mapping):
@@ -333,7 +335,7 @@ class PromptLearningConfig(Part):
             return cls.model_validate_json(json.dumps(_with_parts(table, source), allow_nan=False))
         except ValidationError as error:
             faults = (
-                f"{source}: {'.'.join(map(str, (_TABLE, *fault['loc'])))}: {message_of(fault, cls, {GepaTable: _PARTS})}"
+                f"{source}: {'.'.join(map(str, (_TABLE, *fault['loc'])))}: {_explain(fault)}"
                 for fault in error.errors(include_url=False)
             )
             raise ConfigError("\n".join(faults)) from None
@@ -370,6 +372,38 @@ _PARTS = {
     "max_spend_usd": "token.max_spend_usd",
 }
 """Flat names that a file may have, and where they belong."""
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file") from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path}: is larger than {MAX_BYTES} bytes; expected a hand-written file")
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _explain(fault: Any) -> str:
+    """Return what is wrong, with the key that was meant."""
+    if fault["type"] == "extra_forbidden":
+        *table, key = fault["loc"]
+        keys = sorted([*known_keys(PromptLearningConfig, tuple(table)), *(_PARTS if table == ["gepa"] else ())])
+        return f"unknown key{_suggest(str(key), keys)}; known here: {', '.join(keys)}"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
+
+
+def _suggest(name: str, candidates: Sequence[str]) -> str:
+    """Return a question about the known name that is near to `name`; empty where none is."""
+    close = get_close_matches(name, candidates, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _with_parts(table: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ with that error: a machine that is out of order must not write a data set of fai
 
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 from difflib import unified_diff
 from time import perf_counter
 from typing import Protocol
@@ -218,13 +219,8 @@ def grade_step(
         format_strict=proposal.is_strict,
         level=graded.level,
         progress=graded.progress,
-        false_positives=measures.false_positives,
-        background_matches=measures.background_matches,
-        idempotent=measures.idempotent,
-        negatives_changed=measures.negatives_changed,
+        **asdict(measures),
         general=general,
-        description_length=measures.description_length,
-        support=measures.support,
         support_pairs=None if measures.support is None else int(measures.support > 0),
         srl=similarity(action, task.gold_actions),
         reward=reward(

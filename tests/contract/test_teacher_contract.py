@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.astgrep.binding import Language
+from graftline.astgrep.action import PatternAction
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig, NoProposal, Proposal, Teacher
 from graftline.rollouts.teachers.open import open_teacher
 from graftline.sandbox import MemorySandboxConfig, Sandbox, Verdict, open_sandbox
+from tests.tasks import make_task
 
 CONFIGS = {"induction": InductionTeacherConfig(), "memory": MemoryTeacherConfig()}
 
@@ -27,21 +27,8 @@ def teacher(request: pytest.FixtureRequest, sandbox: Sandbox) -> Teacher:
     return open_teacher(CONFIGS[request.param], sandbox)
 
 
-def task(
-    before: str, wanted: str, gold: PatternAction | RuleAction | None = None, language: Language = "python"
-) -> Task:
-    return Task(
-        id="d:1",
-        dataset="d",
-        language=language,
-        instruction="Rename `old` to `new`.",
-        before=before,
-        target=wanted,
-        gold_action=gold,
-        licence="MIT",
-        group="g",
-        origin="o",
-    )
+def task(before: str, target: str, gold: PatternAction | None = None) -> Task:
+    return make_task(before, target, instruction="Rename `old` to `new`.", gold_action=gold)
 
 
 RENAME = PatternAction(pattern="old($A)", rewrite="new($A)")

@@ -88,12 +88,7 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
     """
     return [
         {
-            "task_id": trajectory.task_id,
-            "dataset": trajectory.dataset,
-            "language": trajectory.language,
-            "split": split,
-            "teacher": trajectory.teacher,
-            "attempt": trajectory.attempt,
+            **_attempt(trajectory, split),
             "instruction": trajectory.instruction,
             "licence": trajectory.licence,
             "origin_group": trajectory.group,
@@ -157,12 +152,7 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
     # measures have the same keys in rows as in files
     measures = step.model_dump(mode="json", by_alias=True, include=_FIELDS_OF_MEASURES)
     return {
-        "task_id": trajectory.task_id,
-        "dataset": trajectory.dataset,
-        "language": trajectory.language,
-        "split": split,
-        "teacher": trajectory.teacher,
-        "attempt": trajectory.attempt,
+        **_attempt(trajectory, split),
         "step": step.step,
         "instruction": step.prompt.instruction,
         "text": step.prompt.text,
@@ -188,6 +178,17 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
         "general": step.general,
         "is_verified": trajectory.is_verified and step.is_kept,
         **_rewards(step.format_ok, step.reward),
+    }
+
+
+def _attempt(trajectory: Trajectory, split: str) -> dict[str, Any]:
+    return {
+        "task_id": trajectory.task_id,
+        "dataset": trajectory.dataset,
+        "language": trajectory.language,
+        "split": split,
+        "teacher": trajectory.teacher,
+        "attempt": trajectory.attempt,
     }
 
 

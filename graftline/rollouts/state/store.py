@@ -280,19 +280,9 @@ APPLICATION_ID = 0x67667374
 """In the header of the file, by which it is told from databases of other programs; "gfst" in ASCII."""
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step from a schema to the next."""
-
-    name: str
-    statements: tuple[str, ...]
-
-
-MIGRATIONS = (
-    Migration(
-        "states and their changes",
-        (
-            """
+MIGRATIONS: Mapping[str, Sequence[str]] = {
+    "states and their changes": (
+        """
             CREATE TABLE states (
                 key TEXT PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 256),
                 version INTEGER NOT NULL CHECK (version > 0),
@@ -300,7 +290,7 @@ MIGRATIONS = (
                 state TEXT NOT NULL CHECK (json_valid(state))
             ) STRICT
             """,
-            """
+        """
             CREATE TABLE changes (
                 key TEXT NOT NULL,
                 version INTEGER NOT NULL CHECK (version > 0),
@@ -309,12 +299,9 @@ MIGRATIONS = (
                 PRIMARY KEY (key, version)
             ) STRICT, WITHOUT ROWID
             """,
-        ),
     ),
-    Migration(
-        "attempts and their steps",
-        (
-            """
+    "attempts and their steps": (
+        """
             CREATE TABLE attempts (
                 identity TEXT PRIMARY KEY,
                 key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND 256),
@@ -326,8 +313,8 @@ MIGRATIONS = (
                 written_at TEXT NOT NULL
             ) STRICT
             """,
-            "CREATE INDEX attempts_by_key ON attempts (key)",
-            """
+        "CREATE INDEX attempts_by_key ON attempts (key)",
+        """
             CREATE TABLE steps (
                 identity TEXT NOT NULL,
                 number INTEGER NOT NULL CHECK (number > 0),
@@ -335,13 +322,13 @@ MIGRATIONS = (
                 PRIMARY KEY (identity, number)
             ) STRICT
             """,
-        ),
     ),
-)
+}
+"""Steps from a schema to the next, by name: the statements of each."""
 
 
 def migrate(
-    connection: sqlite3.Connection, path: Path, clock: Clock, migrations: Sequence[Migration] = MIGRATIONS
+    connection: sqlite3.Connection, path: Path, clock: Clock, migrations: Mapping[str, Sequence[str]] = MIGRATIONS
 ) -> None:
     """Take all steps that the file has not seen yet, or none of them; `connection` commits by itself.
 
@@ -352,17 +339,17 @@ def migrate(
     connection.execute("BEGIN IMMEDIATE")
     try:
         done = _taken(connection, path)
-        names = [migration.name for migration in migrations]
+        names = [*migrations]
         if done != names[: len(done)]:
             unknown = next(name for number, name in enumerate(done) if names[number : number + 1] != [name])
             raise RecordError(
                 f"{path}: its schema has the step {unknown!r}, which this version does not know; expected at most"
                 f" {names[-1]!r}: update graftline, or name another file"
             )
-        for number, migration in enumerate(migrations[len(done) :], len(done) + 1):
-            for statement in migration.statements:
+        for number, name in enumerate(names[len(done) :], len(done) + 1):
+            for statement in migrations[name]:
                 connection.execute(statement)
-            row = (number, migration.name, clock().isoformat())
+            row = (number, name, clock().isoformat())
             connection.execute("INSERT INTO migrations (number, name, taken_at) VALUES (?, ?, ?)", row)
     except BaseException:
         connection.execute("ROLLBACK")

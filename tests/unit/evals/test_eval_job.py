@@ -1,8 +1,6 @@
 import asyncio
-import math
-import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,37 +17,13 @@ from graftline.harbor.contract import (
     TaskDescription,
     TaskInfo,
 )
-from graftline.harbor.coverage import interval_of, summary_of
+from graftline.harbor.coverage import summary_of
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
 from tests.harbor_server import Fault, HarborServer, reward
 
 JOBS = "POST /api/eval/jobs"
-
-
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running_server: HarborServer) -> HarborServer:
-    running_server.renew()
-    running_server.deployments["dep-1"] = {
-        "id": "dep-1",
-        "name": "tests",
-        "version": 1,
-        "body": {},
-        "a_key_of_later": 1,
-    }
-    return running_server
-
-
-@pytest.fixture
-def ref(server: HarborServer) -> HarborDeploymentRef:
-    return HarborDeploymentRef("dep-1", server.url, server.key)
 
 
 def job_at(ref: HarborDeploymentRef, **more: Any) -> EvalJob:
@@ -135,16 +109,6 @@ def test_a_job_that_is_not_done_in_time_is_an_error_and_no_partial_result(
 
     assert str(caught.value) == "evaluation 'job-1': 0 of 3 seeds have ended after 0 s; poll again, it goes on"
     assert isinstance(caught.value, HarborTimeoutError)
-
-
-def test_as_long_as_was_said_is_waited(server: HarborServer, ref: HarborDeploymentRef) -> None:
-    server.job_fields = {"summary": SUMMARY}
-    server.looks = 1
-    job = job_at(ref)
-    job.submit()
-
-    # the second look is due after five seconds, and there is one when the time is over
-    assert job.poll_until_complete(timeout_s=0.2, interval_s=5.0).status.is_terminal
 
 
 def test_a_job_can_be_cancelled_and_looked_at(server: HarborServer, ref: HarborDeploymentRef) -> None:
@@ -286,12 +250,6 @@ def test_how_much_must_count_can_be_chosen() -> None:
 
     assert result_of(local_job(rollout, min_coverage=0.6)).status is EvalStatus.COMPLETED
     assert result_of(local_job(rollout, min_coverage=0.7)).status is EvalStatus.COMPLETED_WITH_ERRORS
-
-
-def test_an_evaluation_without_any_reward_has_no_mean() -> None:
-    found = result_of(local_job(lambda request: answered(request, None)))
-
-    assert (found.mean_reward, found.interval, found.coverage) == (None, None, 0.0)
 
 
 def test_nothing_is_begun_at_a_task_app_that_refuses_the_key() -> None:
@@ -443,28 +401,6 @@ def test_a_reward_that_does_not_count_is_not_in_the_mean() -> None:
     doubtful = SeedResult(seed=2, status="failed", reward=0.0, reward_valid=False)
 
     assert summary_of([*ended(1.0, 1.0), doubtful]).mean_reward == 1.0
-
-
-def test_the_interval_is_that_of_the_mean_and_the_same_every_time() -> None:
-    # of two, a mean of resamples is 0, 0.5 or 1, with shares 1/4, 1/2 and 1/4
-    assert interval_of([0.0, 1.0]) == (0.0, 1.0)
-    assert interval_of([0.3]) is None
-    assert interval_of([0.25, 0.25]) == (0.25, 0.25)
-    values = [float(number % 4 == 0) for number in range(40)]
-    shuffled = random.Random(1).sample(values, len(values))
-    assert interval_of(values) == interval_of(shuffled)
-    low, high = interval_of(values) or (0.0, 0.0)
-    # 10 of 40: of a binomial of 40 and 1/4, 2.5 % lie below 5 (P(X <= 4) = 0.016), and 2.5 % above 16 (P(X <= 15) = 0.974)
-    assert (round(low * 40), round(high * 40)) == (5, 16)
-
-
-def test_the_interval_of_many_different_rewards_is_that_of_the_normal_distribution() -> None:
-    # 0 to 1 in 1001 steps: deviation sqrt((1001 ** 2 - 1) / 12) / 1000, so the error of the mean is that over sqrt(1001)
-    low, high = interval_of([number / 1000 for number in range(1001)]) or (0.0, 0.0)
-    error = math.sqrt((1001**2 - 1) / 12) / 1000 / math.sqrt(1001)
-
-    assert math.isclose(low, 0.5 - 1.959964 * error)
-    assert math.isclose(high, 0.5 + 1.959964 * error)
 
 
 def test_a_task_app_that_is_gone_is_an_error_at_once() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.errors import BoundaryError, RecordError, SandboxError
+from graftline.core.errors import BoundaryError, SandboxError
 from graftline.evals.attempt import Answered, Cost, Question, Replies
 from graftline.evals.evaluation import evaluate, run_solver
 from graftline.evals.grading import Grader
@@ -82,21 +82,6 @@ def test_two_cases_of_one_task_are_refused(grader: Grader) -> None:
         run_solver("m", solver(always(RIGHT)), [CASES[0], CASES[0]], grader)
 
 
-def test_what_is_in_the_journal_is_not_asked_again(grader: Grader, tmp_path: Path) -> None:
-    def stops(question: Question) -> str | Exception:
-        if question.case.id == "demo:4":
-            raise KeyboardInterrupt
-        return RIGHT
-
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(CASES, {"m": solver(stops)}, grader, journals=tmp_path)
-    again = solver(always(RIGHT))
-    found = evaluate(CASES, {"m": again}, grader, journals=tmp_path)
-
-    assert again.questions == [("demo:4", 1)]
-    assert [one.is_verified for one in found] == [True, True, True]
-
-
 def test_a_journal_of_other_tasks_or_another_contestant_is_begun_anew(grader: Grader, tmp_path: Path) -> None:
     run_solver("m", solver(always(RIGHT)), CASES[:2], grader, journals=tmp_path, settings_digest="a")
     other_tasks, other_settings = solver(always(RIGHT)), solver(always(RIGHT))
@@ -143,27 +128,6 @@ def test_what_every_try_used_is_counted(grader: Grader) -> None:
         (False, 0.5, 10),
     ]
     assert (shown.n, shown.n_infra, shown.cost_usd, shown.tokens) == (2, 1, 2.5, 50)
-
-
-def test_a_line_that_a_kill_left_half_written_is_made_again(grader: Grader, tmp_path: Path) -> None:
-    run_solver("m", solver(always(RIGHT)), CASES, grader, journals=tmp_path)
-    [journal] = tmp_path.iterdir()
-    journal.write_bytes(journal.read_bytes()[:-20])
-    again = solver(always(RIGHT))
-    run_solver("m", again, CASES, grader, journals=tmp_path)
-
-    assert again.questions == [("demo:4", 1)]
-    assert len(journal.read_bytes().splitlines()) == 4
-
-
-def test_a_journal_that_was_altered_is_named(grader: Grader, tmp_path: Path) -> None:
-    run_solver("m", solver(always(RIGHT)), CASES, grader, journals=tmp_path)
-    [journal] = tmp_path.iterdir()
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(lines[0] + b"{}\n")
-
-    with pytest.raises(RecordError, match="line 2 is no attempt; delete the file"):
-        run_solver("m", solver(always(RIGHT)), CASES, grader, journals=tmp_path)
 
 
 def test_what_a_machine_failed_at_is_not_in_the_journal(grader: Grader, tmp_path: Path) -> None:

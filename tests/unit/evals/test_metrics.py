@@ -171,3 +171,21 @@ def test_the_interval_is_the_one_of_naive_resamples() -> None:
 
     assert abs(low - means[250]) <= 0.01
     assert abs(high - means[9749]) <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("values", "interval"),
+    [
+        ([0.3], None),
+        ([0.25, 0.25], (0.25, 0.25)),
+        # of two, a mean of resamples is 0, 0.5 or 1, with shares 1/4, 1/2 and 1/4
+        ([0.0, 1.0], (0.0, 1.0)),
+        # 10 of 40: of a binomial of 40 and 1/4, 2.5 % lie below 5 (P(X <= 4) = 0.016), and 2.5 % above 16 (P(X <= 15) = 0.974)
+        ([float(number % 4 == 0) for number in range(40)], (5 / 40, 16 / 40)),
+        # 0 to 1 in 1001 steps, as of the normal distribution: deviation sqrt((1001 ** 2 - 1) / 12) / 1000, over sqrt(1001)
+        ([number / 1000 for number in range(1001)], (0.5 - 0.0179, 0.5 + 0.0179)),
+    ],
+)
+def test_the_interval_is_that_of_the_mean(values: list[float], interval: tuple[float, float] | None) -> None:
+    found = interval_of(values)
+    assert found == (interval and pytest.approx(interval, abs=5e-5))

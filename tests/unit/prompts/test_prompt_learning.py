@@ -1,6 +1,5 @@
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,25 +109,11 @@ max_spend_usd = 1.5
 """
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
-
-
 @pytest.fixture
-def server(running_server: HarborServer) -> HarborServer:
-    running_server.renew()
-    running_server.deployments["dep-1"] = {
-        "id": "dep-1",
-        "name": "tests",
-        "version": 1,
-        "body": {},
-        "a_key_of_later": 1,
-    }
-    create_harbor_instances("dep-1", 10, running_server.url, running_server.key)
-    running_server.asked.clear()
-    return running_server
+def server(server: HarborServer) -> HarborServer:
+    create_harbor_instances("dep-1", 10, server.url, server.key)
+    server.asked.clear()
+    return server
 
 
 def read(tmp_path: Path, text: str) -> PromptLearningConfig:
@@ -276,15 +261,21 @@ def small(**more: Any) -> PromptLearningConfig:
     return PromptLearningConfig.from_mapping({"gepa": {"evaluation": seeds}, **more})
 
 
-def behind(server: HarborServer) -> LocalAPIConfig:
+def on_deployment(server: HarborServer, config: PromptLearningConfig) -> PromptLearningConfig:
     ref = HarborDeploymentRef("dep-1", server.url, server.key)
-    return LocalAPIConfig(app_id="tests", execution_backend="harbor", harbor=ref)
+    config.task_app_config = LocalAPIConfig(app_id="tests", execution_backend="harbor", harbor=ref)
+    return config
+
+
+def submitted(server: HarborServer) -> PromptLearningJob:
+    job = PromptLearningJob(on_deployment(server, small()))
+    job.submit()
+    return job
 
 
 def test_a_job_on_a_deployment_is_submitted_as_the_shipped_script_does(server: HarborServer) -> None:
-    config = small(task_app_url="http://127.0.0.1:1")
+    config = on_deployment(server, small(task_app_url="http://127.0.0.1:1"))
     config.task_app_url = None
-    config.task_app_config = behind(server)
     job = PromptLearningJob(config=config)
 
     assert job.submit() == job.submit() == job.job_id == "job-1"
@@ -428,10 +419,7 @@ def test_one_that_ended_before_it_was_judged_says_so() -> None:
 
 def test_as_long_as_was_said_is_waited(server: HarborServer) -> None:
     server.job_fields = {"status": "succeeded", "best_score": 0.75}
-    config = small()
-    config.task_app_config = behind(server)
-    job = PromptLearningJob(config)
-    job.submit()
+    job = submitted(server)
     server.looks = 1
 
     # the second look is due after five seconds, and there is one when the time is over
@@ -440,47 +428,36 @@ def test_as_long_as_was_said_is_waited(server: HarborServer) -> None:
 
 def test_a_seed_that_the_task_app_does_not_know_is_told_before_a_job_is_sent(server: HarborServer) -> None:
     config = PromptLearningConfig.from_mapping({"gepa": {"evaluation": {"seeds": [77]}}})
-    config.task_app_config = behind(server)
 
     with pytest.raises(HarborError, match="deployment 'dep-1': has no instance of seed 77"):
-        PromptLearningJob(config).submit()
+        PromptLearningJob(on_deployment(server, config)).submit()
 
     assert server.of(JOBS) == []
 
 
-def test_a_job_is_waited_for(server: HarborServer) -> None:
-    server.job_fields = {"status": "succeeded", "best_score": 0.75, "best_prompt": {"system": "Do."}, "more": 1}
-    config = small()
-    config.task_app_config = behind(server)
-    job = PromptLearningJob(config)
-    job.submit()
+@pytest.mark.parametrize(
+    ("fields", "mean"),
+    [
+        ({"status": "succeeded", "best_score": 0.75}, 0.75),
+        # a mean of 0.0 is a number
+        ({"status": "completed", "best_score": 0.75, "mean_reward": 0.0}, 0.0),
+    ],
+)
+def test_a_job_is_waited_for(server: HarborServer, fields: dict[str, Any], mean: float) -> None:
+    server.job_fields = {**fields, "best_prompt": {"system": "Do."}, "more": 1}
+    job = submitted(server)
     server.looks = 2
 
     found = job.poll_until_complete(interval_s=0.01)
 
-    assert (found.status, found.succeeded, found.failed) == (PromptLearningStatus.SUCCEEDED, True, False)
-    assert (found.best_score, found.mean_reward, found.best_prompt) == (0.75, 0.75, {"system": "Do."})
+    assert (found.status, found.succeeded, found.failed) == (fields["status"], True, False)
+    assert (found.best_score, found.mean_reward, found.best_prompt) == (0.75, mean, {"system": "Do."})
     assert found.raw["more"] == 1
-
-
-def test_a_mean_of_zero_is_not_taken_for_none(server: HarborServer) -> None:
-    server.job_fields = {"status": "completed", "best_score": 0.75, "mean_reward": 0.0}
-    config = small()
-    config.task_app_config = behind(server)
-    job = PromptLearningJob(config)
-    job.submit()
-
-    found = job.poll_until_complete()
-
-    assert (found.mean_reward, found.succeeded) == (0.0, True)
 
 
 def test_a_job_fails_is_late_or_is_cancelled(server: HarborServer) -> None:
     server.job_fields = {"status": "failed", "error": "no proposer"}
-    config = small()
-    config.task_app_config = behind(server)
-    job = PromptLearningJob(config)
-    job.submit()
+    job = submitted(server)
     server.looks = 2
 
     with pytest.raises(HarborTimeoutError, match="'job-1': is running still after 0 s"):
@@ -498,10 +475,7 @@ def test_events_are_read_past_a_broken_connection(server: HarborServer) -> None:
         ": a comment\nevent: prompt_learning.succeeded\ndata: {\ndata: }",
         "event: never\ndata: 1",
     ]
-    config = small()
-    config.task_app_config = behind(server)
-    job = PromptLearningJob(config)
-    job.submit()
+    job = submitted(server)
 
     async def all_events() -> list[ServerEvent]:
         return [event async for event in job.events()]
@@ -516,10 +490,7 @@ def test_events_are_read_past_a_broken_connection(server: HarborServer) -> None:
 
 
 def test_events_that_are_refused_are_an_error(server: HarborServer) -> None:
-    config = small()
-    config.task_app_config = behind(server)
-    job = PromptLearningJob(config)
-    job.submit()
+    job = submitted(server)
     server.fail("GET /api/prompt-learning/online/jobs/job-1/events/stream", Fault(status=404))
 
     async def first() -> None:

@@ -1,15 +1,16 @@
 """Small tasks, and the simplest teachers there can be."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.astgrep.binding import Language
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import NoProposal, Proposal, Teacher
+from tests.tasks import make_task
 
 Action = PatternAction | RuleAction
 
@@ -41,22 +42,4 @@ def reading() -> Callable[[Sequence[Action]], Teacher]:
 @pytest.fixture
 def task_of() -> Callable[..., Task]:
     """A function of the texts before and wanted that returns a task."""
-
-    def made(
-        before: str, wanted: str, id: str = "d:1", language: Language = "python", gold_action: Action | None = None
-    ) -> Task:
-        return Task(
-            id=id,
-            dataset="d",
-            language=language,
-            instruction="Change it.",
-            before=before,
-            target=wanted,
-            gold_action=gold_action,
-            licence="MIT",
-            group="g",
-            origin="o",
-            tags=("a", "b"),
-        )
-
-    return made
+    return partial(make_task, tags=("a", "b"))

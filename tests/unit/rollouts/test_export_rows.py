@@ -13,6 +13,7 @@ from graftline.core.parquet import read_parquet, write_parquet
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.rollouts.reward import Reward
+from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import FailedAttempt
 from graftline.rollouts.trajectory import Trajectory
@@ -21,6 +22,35 @@ from graftline.sandbox.actions.memory import MemorySandbox
 Made = Callable[[Sequence[PatternAction | RuleAction]], Trajectory]
 F = PatternAction(pattern="old($A)", rewrite="x($A)")
 MDL = round(description_length(F) / description_length(PatternAction(pattern="old('é')", rewrite="x('é')")), 3)
+
+OF_BOTH = {
+    "task_id": "d:1",
+    "dataset": "d",
+    "language": "python",
+    "teacher": "reading",
+    "attempt": 1,
+    "prompt_tokens": None,
+    "completion_tokens": None,
+    "cost_usd": None,
+    "latency_s": None,
+    "parse_ok": True,
+    "format_ok": True,
+    "level": "exact",
+    "progress": 1.0,
+    "over_in": 0,
+    "over_out": 0.0,
+    "idempotent": True,
+    "neg_fail": None,
+    "mdl": MDL,
+    "support": 1,
+    "support_pairs": 1,
+    "srl": None,
+    "is_verified": True,
+    "reward": 1.0,
+    "reward_cause": "verified",
+    "rl_reward": 1.0,
+}
+"""What the row of an attempt and that of its only step have in common."""
 
 
 @pytest.fixture
@@ -33,12 +63,8 @@ def made(task_of: Callable[..., Task], reading: Callable[..., Any]) -> Made:
 def test_a_trajectory_is_one_row(made: Made) -> None:
     assert trajectory_rows([made([F])], "train") == [
         {
-            "task_id": "d:1",
-            "dataset": "d",
-            "language": "python",
+            **OF_BOTH,
             "split": "train",
-            "teacher": "reading",
-            "attempt": 1,
             "instruction": "Change it.",
             "licence": "MIT",
             "origin_group": "g",
@@ -49,50 +75,17 @@ def test_a_trajectory_is_one_row(made: Made) -> None:
             "verified_steps": 1,
             "ending": "done",
             "failure": "",
-            "prompt_tokens": None,
-            "completion_tokens": None,
-            "cost_usd": None,
-            "latency_s": None,
-            "parse_ok": True,
-            "format_ok": True,
-            "level": "exact",
-            "progress": 1.0,
-            "over_in": 0,
-            "over_out": 0.0,
-            "idempotent": True,
-            "neg_fail": None,
-            "mdl": MDL,
-            "support": 1,
-            "support_pairs": 1,
-            "srl": None,
             "all_general": True,
-            "is_verified": True,
-            "reward": 1.0,
-            "reward_cause": "verified",
-            "rl_reward": 1.0,
         }
     ]
 
 
 def test_a_step_is_one_row(made: Made) -> None:
     [row] = step_rows([made([F])], "dev")
-    state = json.loads(row.pop("state_before"))
-    assert state == {
-        "goals": [],
-        "constraints": [],
-        "decisions": [],
-        "hypotheses": [],
-        "history": [],
-        "open_issues": [],
-        "next_focus": "",
-    }
+    assert State.model_validate_json(row.pop("state_before")) == State()
     assert row == {
-        "task_id": "d:1",
-        "dataset": "d",
-        "language": "python",
+        **OF_BOTH,
         "split": "dev",
-        "teacher": "reading",
-        "attempt": 1,
         "step": 1,
         "instruction": "Change it.",
         "text": "old('é')\n",
@@ -112,28 +105,8 @@ def test_a_step_is_one_row(made: Made) -> None:
         "model": None,
         "temperature": None,
         "seed": None,
-        "prompt_tokens": None,
-        "completion_tokens": None,
-        "cost_usd": None,
-        "latency_s": None,
         "format_strict": True,
-        "parse_ok": True,
-        "format_ok": True,
-        "level": "exact",
-        "progress": 1.0,
-        "over_in": 0,
-        "over_out": 0.0,
-        "idempotent": True,
-        "neg_fail": None,
-        "mdl": MDL,
-        "support": 1,
-        "support_pairs": 1,
-        "srl": None,
         "general": True,
-        "is_verified": True,
-        "reward": 1.0,
-        "reward_cause": "verified",
-        "rl_reward": 1.0,
     }
 
 
@@ -252,8 +225,3 @@ def test_no_reward_and_a_reward_of_nothing_stay_apart_in_parquet(made: Made, tmp
             (None, "wall_timeout"),
             (1.0, "verified"),
         ]
-
-
-def test_no_rows_are_a_table_all_the_same(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "steps", [], STEPS)
-    assert read_parquet(tmp_path / "steps") == []

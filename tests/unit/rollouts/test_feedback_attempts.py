@@ -11,25 +11,13 @@ from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.reward import Reward, rl_reward
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import Generation, InvalidAnswer, NoProposal, Proposal, Turn
+from graftline.rollouts.teachers.base import InvalidAnswer, NoProposal, Proposal, Turn
 from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
+from tests.tasks import make_generation
 
 TaskOf = Callable[..., Task]
-ASKED = Generation(
-    messages=(Message(role="user", content="Change it."),),
-    prompt_digest="p",
-    text="?",
-    finish_reason="stop",
-    model="m",
-    actor="a",
-    temperature=0.0,
-    seed=None,
-    prompt_tokens=3,
-    completion_tokens=1,
-    latency_s=0.1,
-    tries=1,
-)
+ASKED = make_generation(messages=(Message(role="user", content="Change it."),))
 SILENT = InvalidAnswer("there is no <action>", ASKED)
 
 

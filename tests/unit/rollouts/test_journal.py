@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.errors import RecordError, SandboxError
+from graftline.core.errors import SandboxError
 from graftline.core.jsonl import read_lines
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.collect_many import JOURNAL_NAME, collect_many
@@ -98,21 +98,10 @@ def test_a_sandbox_that_stays_broken_stops_the_run_and_keeps_what_was_made(
     assert (tmp_path / JOURNAL_NAME).read_bytes() == whole[1]
 
 
-def test_a_line_that_is_no_trajectory_is_named(tasks: list[Task], tmp_path: Path) -> None:
-    (tmp_path / JOURNAL_NAME).write_text('{"task_id": "d:0"}\n', "utf-8")
-    with pytest.raises(RecordError, match="line 1 is no trajectory; delete the file and start again"):
-        list(collect_many(tasks, Attempts(), tmp_path))
-
-
 def test_each_attempt_is_in_the_journal_before_the_next_begins(tasks: list[Task], tmp_path: Path) -> None:
     journal = tmp_path / JOURNAL_NAME
     lines = [journal.read_bytes().count(b"\n") for _ in collect_many(tasks, Attempts(), tmp_path)]
     assert lines == [1, 2, 3, 4, 5, 6]
-
-
-def test_no_tasks_make_an_empty_journal(tmp_path: Path) -> None:
-    assert list(collect_many([], Attempts(), tmp_path)) == []
-    assert (tmp_path / JOURNAL_NAME).read_bytes() == b""
 
 
 def test_how_long_attempts_took_is_written_beside_for_all_of_them_once(tasks: list[Task], tmp_path: Path) -> None:
@@ -128,12 +117,3 @@ def test_how_long_attempts_took_is_written_beside_for_all_of_them_once(tasks: li
     steps = [len(trajectory.steps) + (trajectory.ending == "gave_up") for trajectory in trajectories]
     assert [len(time.answers_ms) for time in found] == steps
     assert all(time.attempt_ms > 0 for time in found)
-
-
-def test_times_of_a_later_collection_stand_after_those_before(tasks: list[Task], tmp_path: Path) -> None:
-    times = tmp_path / "times.jsonl"
-    for number in range(2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        list(collect_many(tasks[:2], Attempts(), folder, times))
-    assert [time.task_id for time in read_lines(times, AttemptTime)] == ["d:0", "d:1"] * 2

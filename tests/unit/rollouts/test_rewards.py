@@ -62,24 +62,13 @@ def test_a_partial_reward_is_less_by_the_share_of_unwanted_matches(unwanted: flo
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 0.6, 1.0])
-def test_reinforcement_learning_takes_the_reward_of_what_could_be_read(value: float | None) -> None:
-    assert rl_reward(True, Reward(value=value, cause="c")) == value
-
-
-def test_reinforcement_learning_punishes_what_could_not_be_read() -> None:
-    assert rl_reward(False, Reward(value=0.0, cause="gave_up")) == -1.0
-
-
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_only_the_wall_clock_and_a_lack_of_the_sandbox_say_nothing(verdict: Verdict) -> None:
-    says_nothing = verdict in ("wall_timeout", "needs_cli", "runner_error")
-    assert (reward(verdict, Level.NONE, 0.0, False, WEIGHTS).value is None) is says_nothing
-
-
-@pytest.mark.parametrize("value", [None, 0.0, 0.3, 1.0])
-def test_a_reward_comes_back_as_it_was_stored(value: float | None) -> None:
-    stored = Reward(value=value, cause="c")
-    assert Reward.model_validate_json(stored.model_dump_json()) == stored
+def test_reinforcement_learning_takes_the_reward_of_what_could_be_read_and_punishes_the_rest(
+    value: float | None,
+) -> None:
+    assert (rl_reward(True, Reward(value=value, cause="c")), rl_reward(False, Reward(value=0.0, cause="c"))) == (
+        value,
+        -1,
+    )
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])

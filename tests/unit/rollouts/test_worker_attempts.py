@@ -1,9 +1,5 @@
 """Attempts in worker processes: the same results, and what the death of a worker or of the parent leaves."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +15,7 @@ from graftline.rollouts.teachers.base import InductionTeacherConfig
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
-from tests.processes import children_with, wait_until_ended
+from tests.processes import children_with
 
 TEACHER = InductionTeacherConfig()
 
@@ -66,42 +62,3 @@ def test_workers_that_cannot_open_their_sandbox_are_an_error(tasks: list[Task]) 
         pytest.raises(SandboxError, match=r"reaches 'compute' with .* but 'full' is required"),
     ):
         list(attempts(tasks))
-
-
-def test_no_worker_outlives_its_pool(tasks: list[Task]) -> None:
-    with worker_attempts(1, MemorySandboxConfig(), TEACHER, RolloutConfig()) as attempts:
-        next(iter(attempts(tasks)))
-        running = workers()
-    assert len(running) == 1
-    assert workers() == []
-
-
-def test_a_parent_that_is_killed_leaves_neither_workers_nor_their_spawners_behind(
-    tasks: list[Task], tmp_path: Path
-) -> None:
-    program = """
-import sys
-import psutil
-from graftline.sandbox import ProcessSandboxConfig
-from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import InductionTeacherConfig
-from graftline.rollouts.collect import RolloutConfig
-from graftline.rollouts.collect_many import worker_attempts
-task = Task.model_validate_json(sys.argv[1])
-with worker_attempts(1, ProcessSandboxConfig(), InductionTeacherConfig(), RolloutConfig()) as attempts:
-    next(attempts([task] * 8))
-    print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
-    sys.stdin.read()
-"""
-    argv = [sys.executable, "-c", program, tasks[0].model_dump_json()]
-    # the folder of the jail, which nobody removes after a kill, goes with that of the test
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, env=environment) as parent:
-        assert parent.stdout
-        below = [int(pid) for pid in parent.stdout.readline().split()]
-        os.kill(parent.pid, signal.SIGKILL)
-    # the worker, its spawner, the process in which Python counts what workers share, and perhaps ast-grep
-    assert len(below) in (3, 4)
-    for pid in below:
-        wait_until_ended(pid)

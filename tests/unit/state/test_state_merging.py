@@ -67,13 +67,6 @@ def test_the_focus_is_replaced_when_it_is_given(given: str | None, after: str) -
     assert State(next_focus="a").apply(StateUpdate(next_focus=given)) == State(next_focus=after)
 
 
-def test_the_state_before_is_left_as_it_was() -> None:
-    state = State(goals=("a",))
-    state.apply(StateUpdate(goals=["b"]))
-
-    assert state == State(goals=("a",))
-
-
 @pytest.mark.parametrize(
     ("update", "field"),
     [
@@ -90,15 +83,3 @@ def test_a_note_that_is_empty_too_long_or_no_text_is_refused(update: dict[str, A
         StateUpdate.model_validate(update)
 
     assert [fault["loc"][0] for fault in refusal.value.errors()] == [field]
-
-
-def test_notes_of_the_greatest_length_are_accepted() -> None:
-    note = "x" * MAX_CHARACTERS
-
-    assert State().apply(StateUpdate(goals=[note], next_focus=note)) == State(goals=(note,), next_focus=note)
-
-
-def test_a_merged_state_survives_being_stored() -> None:
-    state = State().apply(StateUpdate(goals=["a"], history=["b"], next_focus="c"))
-
-    assert State.model_validate_json(state.model_dump_json()) == state

@@ -1,7 +1,7 @@
 """The schema of the store: which steps are taken, with their record, or none of them."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,11 +9,11 @@ import pytest
 
 from graftline.core.errors import RecordError
 from graftline.rollouts.state import AttemptLog, State, StateStore
-from graftline.rollouts.state.store import MIGRATIONS, Migration, migrate
+from graftline.rollouts.state.store import MIGRATIONS, migrate
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
-ADDED = Migration("a column", ("ALTER TABLE states ADD COLUMN extra TEXT", "UPDATE states SET extra = 'x'"))
-FAILING = Migration("half of it", ("CREATE TABLE other (a) STRICT, WITHOUT ROWID", "CREATE TABLE states (a)"))
+ADDED = {"a column": ("ALTER TABLE states ADD COLUMN extra TEXT", "UPDATE states SET extra = 'x'")}
+FAILING = {"half of it": ("CREATE TABLE other (a) STRICT, WITHOUT ROWID", "CREATE TABLE states (a)")}
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def connection(path: Path) -> Iterator[sqlite3.Connection]:
     opened.close()
 
 
-def migrated(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+def migrated(connection: sqlite3.Connection, path: Path, migrations: Mapping[str, Sequence[str]] = MIGRATIONS) -> None:
     migrate(connection, path, lambda: THEN, migrations)
 
 
@@ -59,15 +59,15 @@ def test_steps_are_taken_once(connection: sqlite3.Connection, path: Path) -> Non
 def test_an_old_file_is_brought_up_to_date_with_what_it_holds(path: Path, connection: sqlite3.Connection) -> None:
     with StateStore(path) as store:
         store.save("a", State(goals=("b",)))
-    migrated(connection, path, (*MIGRATIONS, ADDED))
+    migrated(connection, path, {**MIGRATIONS, **ADDED})
 
     assert connection.execute("SELECT key, extra FROM states").fetchall() == [("a", "x")]
     taken = connection.execute("SELECT name FROM migrations").fetchall()
-    assert taken == [(migration.name,) for migration in (*MIGRATIONS, ADDED)]
+    assert taken == [(name,) for name in {**MIGRATIONS, **ADDED}]
 
 
 def test_states_of_a_file_without_attempts_are_read_as_ever(path: Path, connection: sqlite3.Connection) -> None:
-    migrated(connection, path, MIGRATIONS[:1])
+    migrated(connection, path, dict([*MIGRATIONS.items()][:1]))
     connection.execute("INSERT INTO states VALUES ('a', 1, '2026-01-01T00:00:00+00:00', '{\"goals\":[\"b\"]}')")
     with StateStore(path) as store:
         assert (store.load("a"), AttemptLog(store).begin("digest", "a", "t")[1]) == (State(goals=("b",)), [])
@@ -78,20 +78,20 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, connection: sql
         store.save("a", State(goals=("b",)))
     before = dump(connection)
     with pytest.raises(sqlite3.OperationalError):
-        migrated(connection, path, (*MIGRATIONS, ADDED, FAILING))
+        migrated(connection, path, {**MIGRATIONS, **ADDED, **FAILING})
 
     assert dump(connection) == before
 
 
 def test_the_first_step_that_fails_leaves_an_empty_file(connection: sqlite3.Connection, path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        migrated(connection, path, (Migration("no SQL", ("CREATE TABEL a",)),))
+        migrated(connection, path, {"no SQL": ("CREATE TABEL a",)})
 
     assert dump(connection) == ["BEGIN TRANSACTION;", "COMMIT;", "(0,)"]
 
 
 def test_a_file_of_a_later_version_is_refused_and_left_as_it_is(path: Path, connection: sqlite3.Connection) -> None:
-    migrated(connection, path, (*MIGRATIONS, ADDED))
+    migrated(connection, path, {**MIGRATIONS, **ADDED})
     before = dump(connection)
     with pytest.raises(RecordError) as refusal:
         StateStore(path)

@@ -64,10 +64,6 @@ def test_an_update_is_merged_into_what_is_stored(store: StateStore) -> None:
     assert (store.update("a", StateUpdate(decisions=["c"])), store.load("a")) == (State(decisions=("b", "c")),) * 2
 
 
-def test_an_update_of_an_unknown_key_starts_from_an_empty_state(store: StateStore) -> None:
-    assert store.update("a", StateUpdate(goals=["b"])) == State(goals=("b",))
-
-
 def test_the_limits_of_the_store_hold_for_updates(path: Path) -> None:
     with StateStore(path, StateLimits(max_items=1)) as store:
         assert store.update("a", StateUpdate(goals=["b", "c"])) == State(goals=("c",))
@@ -171,14 +167,6 @@ def test_a_row_that_is_no_state_is_named_with_what_to_do(store: StateStore, path
         f"""{path}: what is stored under "it's" is no state (goals.0: string should have at least 1 character);"""
         " rows of this key in the tables states and changes have to be deleted, and the task starts over"
     )
-
-
-def test_what_is_not_json_cannot_be_stored_by_anyone(store: StateStore, path: Path) -> None:
-    store.save("a", State(goals=("b",)))
-    with pytest.raises(sqlite3.IntegrityError, match="json_valid"):
-        sql(path, "UPDATE states SET state = '{'")
-
-    assert store.load("a") == State(goals=("b",))
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:

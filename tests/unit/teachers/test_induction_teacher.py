@@ -11,20 +11,7 @@ from graftline.rollouts.teachers.base import NoProposal, Proposal
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox
-
-
-def task(before: str, wanted: str, language: Language = "python", instruction: str = "Change it.") -> Task:
-    return Task(
-        id="d:1",
-        dataset="d",
-        language=language,
-        instruction=instruction,
-        before=before,
-        target=wanted,
-        licence="MIT",
-        group="g",
-        origin="o",
-    )
+from tests.tasks import make_task
 
 
 def proposed(given: Task, text: str | None = None, state: State | None = None) -> Proposal:
@@ -35,7 +22,7 @@ def proposed(given: Task, text: str | None = None, state: State | None = None) -
     return proposal
 
 
-TOO_BROAD = task("def f():\n    old(1)\n    x = 2\n    old(2)\n", "def f():\n    new(1)\n    x = 2\n    old(2)\n")
+TOO_BROAD = make_task("def f():\n    old(1)\n    x = 2\n    old(2)\n", "def f():\n    new(1)\n    x = 2\n    old(2)\n")
 
 
 def test_what_failed_on_the_way_is_told_with_the_line_it_failed_on() -> None:
@@ -65,7 +52,7 @@ def test_a_line_that_must_stay_becomes_a_constraint_and_what_was_learned_a_decis
 
 
 def test_alternatives_are_right_as_well() -> None:
-    given = task("x = old(1)\ny = old(2)\n", "x = new(1)\ny = new(2)\n")
+    given = make_task("x = old(1)\ny = old(2)\n", "x = new(1)\ny = new(2)\n")
     proposal = proposed(given)
     results = MemorySandbox().apply_many(given.before, "python", proposal.alternatives)
     assert len(results) > 0
@@ -74,19 +61,19 @@ def test_alternatives_are_right_as_well() -> None:
 
 
 def test_the_goal_is_set_once_and_cut() -> None:
-    given = task("old(1)\n", "new(1)\n", instruction="x" * 300)
+    given = make_task("old(1)\n", "new(1)\n", instruction="x" * 300)
     assert proposed(given).state_update.goals == ["x" * 239 + "…"]
     assert proposed(given, state=State(goals=("g",))).state_update.goals is None
 
 
 def test_a_task_without_words_has_a_goal_all_the_same() -> None:
-    given = task("old(1)\n", "new(1)\n", instruction=" \n")
+    given = make_task("old(1)\n", "new(1)\n", instruction=" \n")
     assert proposed(given).state_update.goals == ["change the text as asked"]
 
 
 def test_what_is_left_is_named_without_a_number_of_places() -> None:
     # two more places differ; nobody who sees the text alone can know
-    given = task("old(1)\nx = 3\ny = 5\n", "new(1)\nx = 4\ny = 6\n")
+    given = make_task("old(1)\nx = 3\ny = 5\n", "new(1)\nx = 4\ny = 6\n")
     update = proposed(given).state_update
     assert update.next_focus != "done"
     assert update.open_issues is not None
@@ -96,7 +83,7 @@ def test_what_is_left_is_named_without_a_number_of_places() -> None:
 
 def test_the_history_of_a_long_attempt_tells_its_steps_apart_and_stays_short() -> None:
     before = "".join(f"old{number}({number})\n" for number in range(12))
-    given, sandbox = task(before, before.replace("old", "new"), instruction="Rename them. " * 90), MemorySandbox()
+    given, sandbox = make_task(before, before.replace("old", "new"), instruction="Rename them. " * 90), MemorySandbox()
     text, state, thoughts = given.before, State(), set()
     while text != given.target:
         proposal = proposed(given, text, state)
@@ -114,8 +101,8 @@ def test_the_history_of_a_long_attempt_tells_its_steps_apart_and_stays_short() -
 
 CAUSES = {
     "done": (TOO_BROAD, TOO_BROAD.target),
-    "too_large": (task("x" * 20_000 + "\n", "y\n"), "x" * 20_000 + "\n"),
-    "unreadable": (task("\ud800", "x\n"), "\ud800"),
+    "too_large": (make_task("x" * 20_000 + "\n", "y\n"), "x" * 20_000 + "\n"),
+    "unreadable": (make_task("\ud800", "x\n"), "\ud800"),
 }
 
 
@@ -144,7 +131,7 @@ def test_a_machine_too_busy_to_try_a_candidate_is_no_reason_to_give_up() -> None
 
 
 def test_a_general_step_says_what_it_leaves_open() -> None:
-    proposal = proposed(task("x = old(1)\ny = old(2)\n", "x = new(1)\ny = new(2)\n"))
+    proposal = proposed(make_task("x = old(1)\ny = old(2)\n", "x = new(1)\ny = new(2)\n"))
     assert proposal.action == PatternAction(pattern="old($A)", rewrite="new($A)")
     assert "$A (here `1`)" in proposal.think
     assert proposal.state_update.decisions == ["leave $A open in `old($A)`"]

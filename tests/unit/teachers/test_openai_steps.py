@@ -18,30 +18,20 @@ from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.base import Generation, InvalidAnswer, NoProposal, Proposal, Turn
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
 from graftline.sandbox.actions.memory import MemorySandbox
+from tests.tasks import make_task
 
 ACTION = PatternAction(pattern="old($A)", rewrite="new($A)")
 UPDATE = StateUpdate(history=["renamed `old`"], next_focus="done")
 RIGHT = format_answer(Answer("Calls change.", ACTION, UPDATE, True), "json")
 OTHER = PatternAction(pattern="odl($A)", rewrite="new($A)")
 WRONG = format_answer(Answer("One changes.", OTHER, UPDATE, True), "json")
-TASK = Task(
-    id="d:1",
-    dataset="d",
-    language="python",
-    instruction="Rename `old` to `new`.",
-    before="x = old(1)\ny = old(2)\n",
-    target="x = new(1)\ny = new(2)\n",
-    licence="MIT",
-    group="g",
-    origin="o",
-)
+TASK = make_task("x = old(1)\ny = old(2)\n", "x = new(1)\ny = new(2)\n", instruction="Rename `old` to `new`.")
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from graftline.core.config import load_yaml
 from graftline.core.errors import ConfigError
 from graftline.llm.base import Message
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import Answer, fits_format
-from graftline.rollouts.teachers.base import Generation, InvalidAnswer, Proposal, Turn
+from graftline.rollouts.teachers.base import InvalidAnswer, Proposal, Turn
 from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
+from tests.tasks import make_generation, make_task
 
 TEXTS: dict[str, Any] = {
     "system": "Rewrite with $A and $$$ARGS, $$b and ${c}.",
@@ -30,34 +30,7 @@ SHOT = Shot(language="java", instruction="Do.", code="f();", think="t", action=A
 SAID = (
     '{"think": "t", "action": {"pattern": "old($A)", "rewrite": "new($A)"}, "state_update": {"history": ["renamed"]}}'
 )
-TASK = Task(
-    id="d:1",
-    dataset="d",
-    language="python",
-    instruction="Rename $code.",
-    before="old(1)\nold($state)\n",
-    target="new(1)\nnew($state)\n",
-    licence="MIT",
-    group="g",
-    origin="o",
-)
-
-
-def generation(text: str) -> Generation:
-    return Generation(
-        messages=(),
-        prompt_digest="",
-        text=text,
-        finish_reason="stop",
-        model="m",
-        actor="a",
-        temperature=0.0,
-        seed=None,
-        prompt_tokens=0,
-        completion_tokens=0,
-        latency_s=0.0,
-        tries=1,
-    )
+TASK = make_task("old(1)\nold($state)\n", "new(1)\nnew($state)\n", instruction="Rename $code.")
 
 
 def said(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
@@ -82,10 +55,10 @@ def test_what_is_filled_in_is_not_looked_at_again() -> None:
 
 
 def test_steps_before_are_told_as_a_talk_and_the_state_stands_in_the_last_message() -> None:
-    step = Proposal("t", ACTION, UPDATE, generation=generation("as it came"))
+    step = Proposal("t", ACTION, UPDATE, generation=make_generation("as it came"))
     turns = [
         Turn("one", step, "It is no match.", is_kept=False),
-        Turn("one", InvalidAnswer("No JSON.", generation("Well, ...")), "No JSON.", is_kept=False),
+        Turn("one", InvalidAnswer("No JSON.", make_generation("Well, ...")), "No JSON.", is_kept=False),
         Turn("one", step, "That is right so far.", is_kept=True),
     ]
     chat = Prompt(SETTINGS).chat(TASK, "two", State(history=("h",)), turns)
@@ -110,7 +83,7 @@ def test_a_small_model_is_told_in_notes_what_was_tried_on_the_text_as_it_is() ->
         Turn("one", Proposal("t", ACTION, UPDATE), "Right so far.", is_kept=True),
         tried,
         tried,
-        Turn("two", InvalidAnswer("No JSON.", generation("Well, ...")), "No JSON.", is_kept=False),
+        Turn("two", InvalidAnswer("No JSON.", make_generation("Well, ...")), "No JSON.", is_kept=False),
     ]
     action = '{"pattern": "old($A)", "rewrite": "new($A)"}'
     assert said(Prompt(settings).chat(TASK, "two\n", State(history=("h",)), turns))[1:] == [
@@ -123,7 +96,7 @@ def test_a_small_model_is_told_in_notes_what_was_tried_on_the_text_as_it_is() ->
 
 
 def test_what_could_not_be_read_is_said_back_in_part() -> None:
-    turns = [Turn("one", InvalidAnswer("Too long.", generation("x" * 5000)), "Too long.", is_kept=False)]
+    turns = [Turn("one", InvalidAnswer("Too long.", make_generation("x" * 5000)), "Too long.", is_kept=False)]
     assert Prompt(SETTINGS).chat(TASK, "one", State(), turns)[2].content == "x" * 600
 
 

@@ -9,23 +9,13 @@ from graftline.core.errors import DataError
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.prompt import FewShots, Shot
+from tests.tasks import make_task
 
 PLAIN, ANY = AnswerFormat(), AnswerFormat(forms=("pattern", "rule"), max_characters=1000)
-TASK = Task(
-    id="d:1",
-    dataset="d",
-    language="python",
-    instruction="Rename the function `fetch` to `load`.",
-    before="x = fetch(1)\n",
-    target="x = load(1)\n",
-    licence="MIT",
-    group="own",
-    origin="o",
-)
+TASK = make_task("x = fetch(1)\n", "x = load(1)\n", instruction="Rename the function `fetch` to `load`.", group="own")
 RENAME = Shot(
     language="python",
     instruction="Rename the function `get` to `take`.",
