@@ -5,8 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
-# the cause of a failed run as the last line, where people look
-WHY = $(BIN)/python -m orchestration.why_failed
 MANIFEST := assets/reports/target/manifest.json
 REPORTS = $(wildcard reports/*/*.md reports/*/*/*.md)
 
@@ -23,25 +21,21 @@ unexport PYTHONPATH
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
-run: data ## Bring the whole lineage up to date, then show what there is
-	@# a run is over partitions of one kind: one for each recipe that has data and is not on demand
-	recipes="$$($(BIN)/python -m assets.training)" && for tags in $$recipes; do \
-		$(BIN)/dagster job execute -m orchestration.definitions -j training --tags "$$tags" || { $(WHY); exit 1; }; done
-	$(BIN)/graftline summary
+run: install ## Bring the whole lineage up to date, then show what there is
+	@$(BIN)/graftline check --inputs
+	@$(BIN)/python -m orchestration.run_jobs lineage training
+	@$(BIN)/graftline summary
 
 data: install ## Bring the lineage up to date as far as trajectories: what adapters are trained on
 	@$(BIN)/graftline check --inputs
-	$(BIN)/dagster job execute -m orchestration.definitions -j lineage --tags "$$($(BIN)/python -m assets.partitions --tags)" || $(WHY)
+	@$(BIN)/python -m orchestration.run_jobs lineage
 
 closed-loop: data ## Train a small model and judge it beside one eleven times its size
 	@# training is a tenth faster with it, and works without
 	-@ldconfig -p | grep -q tcmalloc_minimal || apt-get install --yes --no-install-recommends libtcmalloc-minimal4
 	@# where only packages of strangers have the larger one, this says which variable allows them, and what the risk is
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
-	@# a run for each adapter and each evaluation, so that what is interrupted goes on at the step it was at
-	steps="$$($(BIN)/python -m assets.closed_loop)" && while read -r job tags; do \
-		$(BIN)/dagster job execute -m orchestration.definitions -j "$$job" --tags "$$tags" < /dev/null || { $(WHY); exit 1; }; \
-	done <<< "$$steps"
+	@$(BIN)/python -m orchestration.run_jobs closed_loop
 	@cat data/closed_loop/report.md
 
 ui: install ## Open the Dagster UI on http://127.0.0.1:3000

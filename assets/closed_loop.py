@@ -1,14 +1,12 @@
 """`closed_loop_results`: whether adapters beat a larger model, read from the evaluations that say so.
 
 What it reads is made by runs over the recipes and the evaluations of `configs/closed_loop.yaml`, one after the other:
-`python -m assets.closed_loop` prints their jobs and tags, and the sensor `closed_loop` requests them. Not here: what is trained
-and judged (`graftline.pipeline.stages.closed_loop`).
+`python -m orchestration.run_jobs closed_loop` goes through them, and the sensor `closed_loop` requests them. Not here: what is
+trained and judged (`graftline.pipeline.stages.closed_loop`).
 https://docs.dagster.io/guides/build/partitions-and-backfills/defining-dependencies-between-partitioned-assets
 """
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,22 +15,17 @@ import dagster as dg
 from assets.descriptions import describe_asset
 from assets.harbor import EVALUATION, EVALUATION_GROUP
 from assets.outcome import materialize, metadata_of
-from assets.partitions import EVALUATIONS, RECIPES, add_partitions, tags_of
 from assets.reports.plots import bars, embed_png
 from assets.training import GROUP as TRAINING
 from assets.training import NAMES
 from graftline.core.build import Built
-from graftline.core.errors import GraftlineError
-from graftline.core.paths import Paths, find_root
-from graftline.pipeline.lineage import open_lineage
-from graftline.pipeline.manifests import load_manifest
+from graftline.core.paths import Paths
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.closed_loop import (
     REPORT,
     RESULTS,
     closed_loop_results,
     load_closed_loop,
-    plan_closed_loop,
 )
 from resources.artifacts import needs, stages_of
 
@@ -97,23 +90,3 @@ def _shown(built: Built) -> Mapping[str, Any]:
         ),
         "report": dg.MetadataValue.path(str(report)),
     }
-
-
-def main() -> None:
-    """Print job and tags of every run that the results need, in their order, and those of the results; add what is on demand."""
-    paths = Paths(find_root())
-    manifest = load_manifest(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"))
-    with open_lineage(paths, manifest, "closed_loop") as lineage:
-        steps = plan_closed_loop(lineage)
-        for definition, job in ((RECIPES, TRAINING), (EVALUATIONS, EVALUATION_GROUP)):
-            add_partitions((definition, [step.name for step in steps if JOBS[step.stage] == job]))
-        for step in steps:
-            print(JOBS[step.stage], tags_of(step.name))
-    print(GROUP, "{}")
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except (GraftlineError, dg.DagsterError) as error:
-        sys.exit(f"error: {error}")

@@ -8,7 +8,6 @@ https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,16 +22,12 @@ from assets.partitions import (
     DEPLOYMENTS,
     EVALUATED_DEPLOYMENTS,
     EVALUATIONS,
-    add_partitions,
-    load_partitions,
-    tags_of,
 )
 from assets.pictures import rows_by_partition
 from assets.reports.plots import bars, embed_png
 from graftline.core.build import Built
-from graftline.core.errors import GraftlineError
 from graftline.core.markdown import table
-from graftline.core.paths import Paths, find_root
+from graftline.core.paths import Paths
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.evaluation import REPORT, RESULTS, causes, evaluation, figures, read_summary
@@ -177,26 +172,3 @@ def _shares(rewards: Sequence[float]) -> list[dict[str, Any]]:
         {"reward": f"{place / _BINS:g} to {(place + 1) / _BINS:g}", "share": places.count(place) / len(places)}
         for place in range(_BINS)
     ]
-
-
-def main() -> None:
-    """Add the partitions of deployments and evaluations, and print job and tags of a run over each."""
-    jobs = {
-        DEPLOYMENTS.name: GROUP,
-        EVALUATED_DEPLOYMENTS.name: "deployment_evaluations",
-        EVALUATIONS.name: EVALUATION_GROUP,
-    }
-    partitions = [
-        (definition, names) for definition, names in load_partitions(Paths(find_root())) if definition.name in jobs
-    ]
-    add_partitions(*partitions)
-    for definition, names in partitions:
-        for name in names:
-            print(jobs[definition.name], tags_of(name))
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except (GraftlineError, dg.DagsterError) as error:
-        sys.exit(f"error: {error}")

@@ -1,11 +1,11 @@
 """The partitions of assets: language by split, and the files of configuration that a stage is over.
 
-Files are dynamic partitions of the instance of Dagster, so that a new one needs no reload: the sensor `partitions` adds them, and so
-do `python -m assets.training`, `python -m assets.harbor` and `python -m assets.closed_loop` for runs that no sensor looks after.
+Files are dynamic partitions of the instance of Dagster, so that a new one needs no reload: the sensor `partitions` adds them, and
+`python -m assets.partitions` does where no sensor runs, with the names of recipes on demand if they are wanted; it prints the range of
+all partitions of language and split.
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import cast
@@ -13,13 +13,16 @@ from typing import cast
 import dagster as dg
 
 from graftline.astgrep.binding import Language
-from graftline.core.paths import Paths
+from graftline.core.errors import ConfigError, GraftlineError
+from graftline.core.paths import Paths, find_root
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.splits import SPLITS, Split
+from graftline.pipeline.settings import load_settings
 from graftline.pipeline.stages.evaluation import deployment_evaluation_names, evaluation_names
 from graftline.pipeline.stages.harbor_deployment import deployment_names
 from graftline.pipeline.stages.model_evaluation import model_evaluation_names
 from graftline.pipeline.stages.sft_dataset import recipes_of_run
+from graftline.training.recipes.open import load_recipe, recipe_names
 
 RECIPES = dg.DynamicPartitionsDefinition(name="recipes")
 """Files of `configs/recipes` that have `data`; those on demand only where they were asked for."""
@@ -46,11 +49,22 @@ def load_partitions(paths: Paths) -> list[tuple[dg.DynamicPartitionsDefinition, 
     ]
 
 
-def add_partitions(*partitions: tuple[dg.DynamicPartitionsDefinition, Sequence[str]]) -> None:
-    """Add partitions to the instance of Dagster that `DAGSTER_HOME` names; those it has stay."""
+def add_partitions(paths: Paths, definition: dg.DynamicPartitionsDefinition, names: Sequence[str]) -> None:
+    """Add partitions to the instance of Dagster that `DAGSTER_HOME` names; those it has stay.
+
+    Raises:
+        ConfigError: there is no such file, or a recipe has no `data`.
+    """
+    known = recipe_names(paths) if definition is RECIPES else dict(load_partitions(paths))[definition]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{name!r} is none of the {definition.name}; known: {', '.join(known) or 'none'}")
+        if definition is RECIPES and load_recipe(paths, name).data is None:
+            raise ConfigError(
+                f"recipe {name!r}: has no `data`, so the lineage makes nothing for it; `graftline train run` does"
+            )
     with dg.DagsterInstance.get() as instance:
-        for definition, keys in partitions:
-            instance.add_dynamic_partitions(str(definition.name), [*keys])
+        instance.add_dynamic_partitions(str(definition.name), [*names])
 
 
 def partitions_of(catalog: Catalog) -> dg.MultiPartitionsDefinition:
@@ -74,11 +88,6 @@ def range_tags(first: str, last: str) -> dict[str, str]:
     return {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
 
-def tags_of(partition: str) -> str:
-    """Return the tags of a run over one partition as the command of Dagster takes them, without a blank."""
-    return json.dumps({"dagster/partition": partition}, separators=(",", ":"))
-
-
 def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Split]]:
     """Return every partition key of this run, with its language and split."""
     keys = []
@@ -89,9 +98,16 @@ def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Spli
     return keys
 
 
-if __name__ == "__main__":
-    from graftline.core.config import load_yaml
-    from graftline.core.paths import find_root
+def main(recipes: Sequence[str]) -> None:
+    """Print the range of all partitions of language and split; add those of files, and of `recipes`, which may be on demand."""
+    paths = Paths(find_root())
+    for definition, names in load_partitions(paths):
+        add_partitions(paths, definition, [*names, *(recipes if definition is RECIPES else ())])
+    print("...".join(whole_range(load_settings(paths).catalog)))
 
-    first, last = whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalog))
-    print(json.dumps(range_tags(first, last)) if "--tags" in sys.argv else f"{first}...{last}")
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (GraftlineError, dg.DagsterError) as error:
+        sys.exit(f"error: {error}")

@@ -1,13 +1,11 @@
 """`sft_dataset` and `trained_adapter`: what each recipe of the lineage trains on, and the adapter it ends with.
 
 A partition is a recipe of `configs/recipes/` that has `data`. The sensor `partitions` adds those that are not trained on demand; one on
-demand is added where it is asked for. `python -m assets.training` adds those that it is given, else all that are not on demand, and
-prints them. Not here: what the stages do (`graftline.pipeline.stages.sft_dataset`, `graftline.pipeline.stages.trained_adapter`), and who trains (the port
-`training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
+demand is added where it is asked for. Not here: what the stages do (`graftline.pipeline.stages.sft_dataset`,
+`graftline.pipeline.stages.trained_adapter`), and who trains (the port `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,20 +16,18 @@ from assets.checks import evaluate_check, result_of_faults
 from assets.descriptions import describe_asset
 from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
-from assets.partitions import RECIPES, add_partitions, tags_of
+from assets.partitions import RECIPES
 from assets.reports.plots import curves, embed_png, stack_bars
 from graftline.core.build import Built
-from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.markdown import table
-from graftline.core.paths import Paths, find_root
+from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.checks import broken_adapters, unfit_rows
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
-from graftline.pipeline.stages.sft_dataset import recipes_of_run, sft_dataset
+from graftline.pipeline.stages.sft_dataset import sft_dataset
 from graftline.pipeline.stages.trained_adapter import EVALUATION, STEPS, trained_adapter
 from graftline.training.card import CARD
-from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import read_steps
 from graftline.training.settings import TRAIN
 from resources.artifacts import Artifacts, needs, stages_of
@@ -185,24 +181,3 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         "on_what_terms": f"graftline licences {built.record.name}",
         **shares,
     }
-
-
-def main() -> None:
-    """Add partitions for recipes, and print the tags of a run over each."""
-    paths = Paths(find_root())
-    names = sys.argv[1:] or recipes_of_run(paths)
-    for name in names:
-        if load_recipe(paths, name).data is None:
-            raise ConfigError(
-                f"recipe {name!r}: has no `data`, so the lineage makes nothing for it; `graftline train run` does"
-            )
-    add_partitions((RECIPES, names))
-    for name in names:
-        print(tags_of(name))
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except (GraftlineError, dg.DagsterError) as error:
-        sys.exit(f"error: {error}")

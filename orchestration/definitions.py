@@ -2,6 +2,9 @@
 
 import gc
 
+from orchestration.refusals import explain_refusals
+
+explain_refusals()
 # a million objects that stay as long as the process: looking for garbage among them takes a tenth of the time to load
 collects = gc.isenabled()
 gc.disable()

@@ -1,6 +1,6 @@
 """Adds a partition for every file of configuration that a stage is over and that has none yet, so that a new file needs no reload.
 
-A recipe on demand gets its partition where somebody asks for it: by the launchpad, or `python -m assets.training <name>`.
+A recipe on demand gets its partition where somebody asks for it: by the launchpad, or `python -m assets.partitions <name>`.
 https://docs.dagster.io/guides/build/partitions-and-backfills/partitioning-assets#dynamic-partitions
 """
 

@@ -1,8 +1,7 @@
-"""The closed loop over a small root: the jobs that are printed make it, and the sensor requests one after the other."""
+"""The closed loop over a small root: the runs that are planned make it, and the sensor requests one after the other."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -11,11 +10,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.closed_loop import main
 from assets.partitions import range_tags
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from orchestration.build import build_definitions
+from orchestration.run_jobs import plan_runs
 from tests.unit.pipeline.conftest import _made, made, reconfigure, run
 from tests.unit.pipeline.test_closed_loop import looped, tiny_model
 
@@ -33,25 +32,19 @@ PORTS = {
 
 
 @pytest.mark.long
-def test_the_jobs_that_are_printed_make_what_the_results_read(
-    looped: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_runs_that_are_planned_make_what_the_results_read(
+    looped: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (home := tmp_path / "home").mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
     (looped.configs / "manifests" / "local.yaml").write_text(json.dumps(PORTS), "utf-8")
     monkeypatch.setenv("GRAFTLINE_ROOT", str(looped.root))
-    added: dict[str, list[str]] = {}
-    monkeypatch.setattr(
-        "assets.closed_loop.add_partitions",
-        lambda *partitions: added.update((of.name, names) for of, names in partitions),
-    )
-    main()
-    planned = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    planned = [*plan_runs(looped, "closed_loop", [])]
     assert [job for job, _ in planned] == ["training", "training", "evaluations", "closed_loop"]
     definitions, made = build_definitions(), []
-    with dg.DagsterInstance.ephemeral() as instance:
-        for definition, names in added.items():
-            instance.add_dynamic_partitions(definition, names)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
         for job, tags in planned:
-            result = definitions.resolve_job_def(job).execute_in_process(instance=instance, tags=json.loads(tags))
+            result = definitions.resolve_job_def(job).execute_in_process(instance=instance, tags=tags)
             made += result.get_asset_materialization_events()
     found = [event.step_materialization_data.materialization for event in made]
     shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in found}
@@ -78,13 +71,10 @@ def test_the_jobs_that_are_printed_make_what_the_results_read(
 def test_what_make_types_goes_through_all_steps(looped: Paths, tmp_path: Path) -> None:
     (looped.configs / "manifests" / "local.yaml").write_text(json.dumps(PORTS), "utf-8")
     (home := tmp_path / "home").mkdir()
-    target = re.search(r"^closed-loop:.*?\n((?:\t.*\n)+)", (CHECKOUT / "Makefile").read_text("utf-8"), re.M)
-    assert target is not None
-    script = target[1][target[1].index("steps=") :].partition("\n\t@cat")[0]
-    for word, typed in {"$$": "$", "$(BIN)": str(Path(sys.executable).parent), "$(WHY)": "true"}.items():
-        script = script.replace(word, typed)
+    assert "python -m orchestration.run_jobs closed_loop\n" in (CHECKOUT / "Makefile").read_text("utf-8")
     environment = {**os.environ, "GRAFTLINE_ROOT": str(looped.root), "DAGSTER_HOME": str(home)}
-    done = subprocess.run(["bash", "-c", script], cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    words = [sys.executable, "-m", "orchestration.run_jobs", "closed_loop"]
+    done = subprocess.run(words, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     page = (looped.data / "closed_loop" / "report.md").read_text("utf-8")
     assert "| a pair (2) | solved | adapter | 0 % | rival | 100 % |" in page

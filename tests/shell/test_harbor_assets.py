@@ -10,7 +10,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import harbor
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.harbor.client import HarborClient
@@ -20,6 +19,7 @@ from graftline.pipeline.settings import load_settings
 from graftline.pipeline.stages.evaluation import evaluation
 from graftline.pipeline.stages.harbor_deployment import harbor_deployment, instance_batch
 from orchestration.build import build_definitions
+from orchestration.run_jobs import plan_runs
 from sensors.cursor import HomeState
 from sensors.dataset_versions import run_request
 from sensors.tick import Tick
@@ -150,9 +150,7 @@ def test_a_second_run_changes_no_data_version_and_a_check_fails_by_what_the_file
     assert (versions, record.counts["rows"]) == ([record.identity, record.identity], 2)
 
 
-def test_files_are_partitions_and_a_new_one_needs_no_reload(
-    evaluated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_are_partitions_and_a_new_one_needs_no_reload(evaluated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     definitions = build_definitions()
 
     def partitions(instance: dg.DagsterInstance) -> dict[str, list[str]]:
@@ -173,11 +171,9 @@ def test_files_are_partitions_and_a_new_one_needs_no_reload(
     home = evaluated.with_name("home")
     home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
-    harbor.main()
-    assert capsys.readouterr().out.splitlines() == [
-        *(f'harbor {{"dagster/partition":"{name}"}}' for name in ("idle", "new", "tiny")),
-        *(f'deployment_evaluations {{"dagster/partition":"{name}"}}' for name in ("new", "tiny")),
-    ]
+    for job, names in {"harbor": ("idle", "new", "tiny"), "deployment_evaluations": ("new", "tiny")}.items():
+        runs = [*plan_runs(Paths(evaluated), job, [])]
+        assert runs == [(job, {"dagster/partition": name}) for name in names]
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert instance.get_dynamic_partitions("deployments") == ["idle", "new", "tiny"]
 

@@ -13,7 +13,7 @@ from graftline.core.paths import Paths
 from graftline.pipeline.settings import load_settings
 from graftline.sandbox.actions.memory import MemorySandbox
 from orchestration.build import build_definitions, resources_for
-from orchestration.why_failed import why_failed
+from orchestration.run_jobs import describe_failures
 from tests.recipes import train_in_memory, write_recipes
 from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import open_graphql
@@ -229,7 +229,7 @@ def test_why_a_run_failed_is_said_once_more_in_a_sentence(root: Path) -> None:
     definitions = build_definitions()
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={dg.AssetKey("division")})
     with dg.DagsterInstance.ephemeral() as instance:
-        assert [*why_failed(instance)] == []
+        assert [*describe_failures(instance)] == []
         job.execute_in_process(instance=instance, raise_on_error=False)
-        [said] = why_failed(instance)
+        [said] = describe_failures(instance)
     assert said.startswith(f"division: {root}/data/raw/release_pairs/normalized: has no _meta.json, so it was not made")

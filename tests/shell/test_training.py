@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.partitions import main as print_range
 from graftline.core.build import Contents, Request, build
-from graftline.core.errors import TrainingError
+from graftline.core.errors import ConfigError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.pipeline.lineage import open_lineage
@@ -29,11 +29,13 @@ from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
 from orchestration.build import build_definitions, resources_for
+from orchestration.run_jobs import plan_runs
 from sensors.training_runs import training_runs
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe, write_recipes
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 HOLDER = """
 import sys
 from pathlib import Path
@@ -142,14 +144,6 @@ def test_a_range_in_the_wrong_order_fails_instead_of_doing_nothing(root: Path, i
     assert not materialize(instance, tags=tags).success
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *names: str) -> list[str]:
-    """Return the lines that `python -m assets.training` prints."""
-    monkeypatch.delitem(sys.modules, "assets.training", raising=False)
-    monkeypatch.setattr(sys, "argv", ["training", *names])
-    runpy.run_module("assets.training", run_name="__main__")
-    return capsys.readouterr().out.splitlines()
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an instance that the environment names."""
@@ -164,27 +158,69 @@ def partitions(home: Path) -> list[str]:
         return [*instance.get_dynamic_partitions("recipes")]
 
 
-def test_without_a_recipe_that_has_data_there_is_nothing_to_train(
-    root: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_recipe_that_has_data_there_is_nothing_to_train(root: Path, home: Path) -> None:
     shutil.rmtree(root / "configs" / "recipes")
-    assert printed(monkeypatch, capsys) == []
+    assert [*plan_runs(Paths(root), "training", [])] == []
     assert partitions(home) == []
 
 
 def test_recipes_are_added_and_those_on_demand_where_they_are_named(
-    root: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_recipe(root, "rare", SYNTHETIC, is_on_demand=True)
-    assert printed(monkeypatch, capsys) == [f'{{"dagster/partition":"{name}"}}' for name in ("seen", "tiny")]
+    runs = [("training", {"dagster/partition": name}) for name in ("seen", "tiny", "rare")]
+    assert [*plan_runs(Paths(root), "training", [])] == runs[:2]
     assert partitions(home) == ["seen", "tiny"]
-    assert printed(monkeypatch, capsys, "rare") == ['{"dagster/partition":"rare"}']
+    assert [*plan_runs(Paths(root), "training", ["rare"])] == runs[2:]
     assert partitions(home) == ["seen", "tiny", "rare"]
-    with pytest.raises(SystemExit, match="error: recipe 'rarest' is unknown"):
-        printed(monkeypatch, capsys, "rarest")
+    with pytest.raises(ConfigError, match="'rarest' is none of the recipes; known: rare, seen, tiny"):
+        [*plan_runs(Paths(root), "training", ["rarest"])]
     write_recipe(root, "alone", None, dataset="data/rows.jsonl")
-    with pytest.raises(SystemExit, match="error: recipe 'alone': has no `data`"):
-        printed(monkeypatch, capsys, "alone")
+    with pytest.raises(ConfigError, match="recipe 'alone': has no `data`"):
+        [*plan_runs(Paths(root), "training", ["alone"])]
+    # the range of what is not a file, for a command line of Dagster
+    print_range(["rare"])
+    assert capsys.readouterr().out == "python|train...python|test\n"
+
+
+def test_a_run_that_fails_ends_the_command_with_its_cause_as_the_last_line(root: Path, home: Path) -> None:
+    write_recipe(root, "tiny", {"kind": "synthetic", "prompt": "huge"})
+    words = [sys.executable, "-m", "orchestration.run_jobs", "training", "--partition", "tiny", "--partition", "seen"]
+    completed = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
+    assert completed.returncode == 1
+    last = completed.stderr.splitlines()[-1]
+    assert last.startswith("error: sft_dataset: ")
+    assert "prompt 'huge' is unknown; known: brief, example, example_shots, large, small" in last
+    # what comes after a run that failed is left for when it is mended
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert [run.tags["dagster/partition"] for run in instance.get_runs()] == ["tiny"]
+
+
+def test_a_partition_or_an_asset_that_there_is_not_ends_the_command_of_dagster_with_a_sentence(
+    root: Path, home: Path
+) -> None:
+    dagster = [
+        str(Path(sys.executable).with_name("dagster")),
+        "asset",
+        "materialize",
+        "-m",
+        "orchestration.definitions",
+    ]
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.add_dynamic_partitions("recipes", ["seen", "tiny"])
+    sentences = {
+        (
+            "sft_dataset",
+            "teeny",
+        ): "error: sft_dataset has no partition 'teeny'; did you mean 'tiny'? It has seen, tiny\n",
+        ("sft_datasets", "tiny"): "error: AssetKey(s) ['sft_datasets'] were selected",
+    }
+    for (asset, partition), sentence in sentences.items():
+        words = [*dagster, "--select", asset, "--partition", partition]
+        completed = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
+        assert completed.returncode == 1
+        assert sentence in completed.stderr
+        assert "Traceback" not in completed.stderr
 
 
 def test_the_sensor_adds_a_partition_for_a_new_file_without_a_reload(root: Path, instance: dg.DagsterInstance) -> None:

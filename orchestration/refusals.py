@@ -1,0 +1,73 @@
+"""Says in a sentence what the command `dagster` refuses before a run begins, where it would end with a traceback alone.
+
+A partition, an asset or a configuration file that does not fit ends the command in its own process, so no run can say what to do.
+https://docs.python.org/3/library/sys.html#sys.excepthook
+"""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import dagster as dg
+
+from graftline.core.errors import GraftlineError
+
+_MOST_NAMES = 30
+
+
+def explain_refusals() -> None:
+    """Where this process is the command `dagster`, end it with a sentence and not a traceback for a mistake of who typed it."""
+    if Path(sys.argv[0]).name != "dagster":
+        return
+    print_traceback = sys.excepthook
+
+    def explain(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        if not isinstance(error, GraftlineError | dg.DagsterInvalidSubsetError | dg.DagsterUnknownPartitionError):
+            print_traceback(kind, error, traceback)
+            return
+        lines = []
+        if not isinstance(error, GraftlineError):
+            from orchestration.definitions import defs
+
+            lines = [*_describe_missing_partitions(defs, sys.argv[1:])]
+        for line in lines or [str(error)]:
+            print(f"error: {line}", file=sys.stderr)
+
+    sys.excepthook = explain
+
+
+def _describe_missing_partitions(definitions: dg.Definitions, arguments: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each selected asset that lacks a partition which the command line of Dagster names."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--select", default="*")
+    parser.add_argument("--partition", default="")
+    parser.add_argument("--partition-range", default="")
+    options, _ = parser.parse_known_args(arguments)
+    keys = [key for key in (options.partition, *options.partition_range.split("...")) if key]
+    graph = definitions.resolve_asset_graph()
+    try:
+        selected = dg.AssetSelection.from_coercible(options.select.split(",")).resolve(graph)
+    except dg.DagsterInvalidSubsetError:
+        return
+    with dg.DagsterInstance.get() as instance:
+        for asset in sorted(selected):
+            partitions = graph.get(asset).partitions_def
+            if partitions is None:
+                continue
+            known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+            for key in keys:
+                if key not in known:
+                    yield f"{asset.to_user_string()} has no partition {key!r}; {_suggest(key, known)}"
+
+
+def _suggest(name: str, known: Sequence[str]) -> str:
+    """Return what may have been meant by `name`, and what there is."""
+    if not known:
+        return "it has none yet: `python -m assets.partitions` adds one for each file of configuration"
+    close = difflib.get_close_matches(name, known, n=1)
+    guess = f"did you mean {close[0]!r}? It has" if close else "it has"
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return f"{guess} {', '.join(known[:_MOST_NAMES])}{more}"
