@@ -55,10 +55,10 @@ def add_partitions(paths: Paths, definition: dg.DynamicPartitionsDefinition, nam
     Raises:
         ConfigError: there is no such file, or a recipe has no `data`.
     """
-    known = recipe_names(paths) if definition is RECIPES else dict(load_partitions(paths))[definition]
+    configured = recipe_names(paths) if definition is RECIPES else dict(load_partitions(paths))[definition]
     for name in names:
-        if name not in known:
-            raise ConfigError(f"{name!r} is none of the {definition.name}; known: {', '.join(known) or 'none'}")
+        if name not in configured:
+            raise ConfigError(f"{name!r} is none of the {definition.name}; known: {', '.join(configured) or 'none'}")
         if definition is RECIPES and load_recipe(paths, name).data is None:
             raise ConfigError(
                 f"recipe {name!r}: has no `data`, so the lineage makes nothing for it; `graftline train run` does"

@@ -57,17 +57,17 @@ def _describe_missing_partitions(definitions: dg.Definitions, arguments: Sequenc
             partitions = graph.get(asset).partitions_def
             if partitions is None:
                 continue
-            known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+            keys_of_asset = partitions.get_partition_keys(dynamic_partitions_store=instance)
             for key in keys:
-                if key not in known:
-                    yield f"{asset.to_user_string()} has no partition {key!r}; {_suggest(key, known)}"
+                if key not in keys_of_asset:
+                    yield f"{asset.to_user_string()} has no partition {key!r}; {_suggest(key, keys_of_asset)}"
 
 
-def _suggest(name: str, known: Sequence[str]) -> str:
+def _suggest(name: str, names: Sequence[str]) -> str:
     """Return what may have been meant by `name`, and what there is."""
-    if not known:
+    if not names:
         return "it has none yet: `python -m assets.partitions` adds one for each file of configuration"
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, names, n=1)
     guess = f"did you mean {close[0]!r}? It has" if close else "it has"
-    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-    return f"{guess} {', '.join(known[:_MOST_NAMES])}{more}"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{guess} {', '.join(names[:_MOST_NAMES])}{more}"
