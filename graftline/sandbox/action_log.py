@@ -48,8 +48,7 @@ class ActionLog:
     def write(self, task_id: str, entry: Mapping[str, Any]) -> None:
         """Append `entry` to the log of its task.
 
-        Raises:
-            SandboxError: it cannot be written as a whole; then nothing of it is.
+        SandboxError if it cannot be written as a whole; then nothing of it is.
         """
         line = _line(entry, self._redact)
         name = f"{safe_name(task_id)}.jsonl"

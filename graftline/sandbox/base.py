@@ -165,7 +165,7 @@ class Limits(Config):
 
 
 class Sandbox(Protocol):
-    """Applies actions; safe to use until `close`, from one thread."""
+    """Applies actions; safe to use until `close`, from one thread. An implementation has one of the two ways to apply."""
 
     @property
     def isolation(self) -> Isolation:
@@ -174,22 +174,20 @@ class Sandbox(Protocol):
     def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         """Apply each of `actions` to `source`, each on its own; the results stand in the order of `actions`.
 
-        Raises:
-            SandboxError: the sandbox itself failed; nothing is known about the actions.
+        SandboxError if the sandbox itself failed; nothing is known about the actions.
         """
+        [results] = self.apply_each([Request(source, language, tuple(actions))])
+        return results
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
-        """Apply the actions of many requests, on as many cores as the sandbox has processes; results stand in order.
-
-        Raises:
-            SandboxError: as `apply_many`.
-        """
+        """Apply the actions of many requests as `apply_many` does; on as many cores as the sandbox has processes."""
+        return [self.apply_many(request.source, request.language, request.actions) for request in requests]
 
     def close(self) -> None:
         """Let go of processes and folders. A second call does nothing."""
 
 
-class SharedSandbox:
+class SharedSandbox(Sandbox):
     """Lets threads take turns at `sandbox`, which the caller closes.
 
     `on_verdict` is called with every verdict, and the seconds that it took.
@@ -205,10 +203,6 @@ class SharedSandbox:
     def isolation(self) -> Isolation:
         with self._lock:
             return self._sandbox.isolation
-
-    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
-        [results] = self.apply_each([Request(source, language, tuple(actions))])
-        return results
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         with self._lock:
@@ -227,9 +221,8 @@ class SharedSandbox:
 def ensure_decided(result: SandboxResult) -> SandboxResult:
     """Return `result` if it says something about the action.
 
-    Raises:
-        SandboxError: it ran into the wall clock, as every action does on a machine that is busy enough; to take that
-            for an answer would make what is stored depend on the machine.
+    SandboxError if it ran into the wall clock, as every action does on a machine that is busy enough: to take that for
+    an answer would make what is stored depend on the machine.
     """
     if result.verdict is Verdict.WALL_TIMEOUT:
         raise SandboxError("an action ran into the wall clock before its CPU limit; free the machine and start again")

@@ -86,8 +86,7 @@ class SandboxSettings(Config):
 def load_sandbox_settings(root: Path) -> SandboxSettings:
     """Return what `configs/sandbox.yaml` below `root` says, or the usual settings without that file.
 
-    Raises:
-        ConfigError: the file says something it cannot mean.
+    ConfigError if the file says something it cannot mean.
     """
     path = root / "configs" / "sandbox.yaml"
     return load_yaml(path, SandboxSettings) if path.exists() else SandboxSettings()
@@ -116,11 +115,7 @@ class SandboxRunner:
         return cls(load_sandbox_settings(root), root)
 
     def prepare_workspace(self, task_id: str, files: Mapping[str, str | bytes]) -> Path:
-        """Write `files` into a folder of their own and return it.
-
-        Raises:
-            DataError: a name or a size is refused.
-        """
+        """Write `files` into a folder of their own and return it; DataError if a name or a size is refused."""
         workspace = self._workspaces.prepare(task_id, files)
         self._tasks[workspace] = task_id
         return workspace
@@ -131,11 +126,8 @@ class SandboxRunner:
         """Apply an action to the files of a workspace, or to those whose paths are in `only`.
 
         `action` is one, or what one is made of, or the text of an ast-grep rule (YAML). It goes to the files in whose
-        language it may be. Either all files that it changes are written, or none.
-
-        Raises:
-            DataError: the action has no valid form, or the workspace has no file it could go to.
-            SandboxError: the sandbox itself failed.
+        language it may be. Either all files that it changes are written, or none. DataError if the action has no valid
+        form, or the workspace has no file it could go to.
         """
         parsed, language = _parse_action(action)
         with self._lock:
@@ -145,9 +137,7 @@ class SandboxRunner:
     def run_tests(self, workspace: Path, test_spec: TestSpec | Mapping[str, Any]) -> TestResult:
         """Run tests on a copy of the files of a workspace, and say whether they passed.
 
-        Raises:
-            DataError: the specification has no valid form, or asks for a program that is not to be had.
-            SandboxError: the jail itself failed.
+        DataError if the specification has no valid form, or asks for a program that is not to be had.
         """
         spec = parse_test_spec(test_spec)
         with self._lock:
@@ -180,8 +170,7 @@ class SandboxRunner:
     def sandbox(self) -> Sandbox:
         """Return the sandbox that actions are applied in, which is opened when it is asked for.
 
-        Raises:
-            SandboxError: it does not start, or does not reach the required level.
+        SandboxError if it does not start, or does not reach the required level.
         """
         if self._sandbox is None:
             self._sandbox = open_sandbox(self._settings.actions)
@@ -221,8 +210,7 @@ class SandboxRunner:
 def parse_test_spec(spec: TestSpec | Mapping[str, Any]) -> TestSpec:
     """Return `spec` as one of the specifications.
 
-    Raises:
-        DataError: it has another form; the message names the first fault.
+    DataError if it has another form; the message names the first fault.
     """
     if isinstance(spec, PytestSpec | CallsSpec | ProgramSpec):
         return spec
@@ -341,8 +329,7 @@ def run_tests(workspace: Path, test_spec: TestSpec | Mapping[str, Any]) -> TestR
 def default_sandbox() -> Sandbox:
     """Return the sandbox that the four calls apply actions in; it is closed when the process ends.
 
-    Raises:
-        SandboxError: it does not start, or does not reach the required level.
+    SandboxError if it does not start, or does not reach the required level.
     """
     return _runner().sandbox()
 

@@ -36,10 +36,8 @@ _OWNER_FILE = re.compile(r"\.owner-([0-9a-f]{12})\.lock")
 class Workspaces:
     """Makes, reads, changes and removes workspaces; safe to use from many threads.
 
-    A forked child has none of its parent's workspaces and lets go of their lock.
-
-    Raises:
-        SandboxError: `folder` cannot be used, or holds what belongs to others.
+    A forked child has none of its parent's workspaces and lets go of their lock. SandboxError if `folder` cannot be
+    used, or holds what belongs to others.
     """
 
     def __init__(self, folder: Path, limits: WorkspaceLimits) -> None:
@@ -69,9 +67,7 @@ class Workspaces:
     def prepare(self, task_id: str, files: Mapping[str, str | bytes]) -> Path:
         """Return the absolute path of a new workspace that holds `files`, texts as UTF-8.
 
-        Raises:
-            DataError: a path is refused, or there is too much.
-            SandboxError: the files cannot be written.
+        DataError if a path is refused, or there is too much. SandboxError if the files cannot be written.
         """
         check_count(len(files), self._limits)
         contents = {name: _encode(name, content) for name, content in files.items()}
@@ -135,9 +131,7 @@ class Workspaces:
     def cleanup(self, workspace: Path) -> None:
         """Remove `workspace` with all it holds. A second call does nothing.
 
-        Raises:
-            DataError: it is no workspace of this object.
-            SandboxError: it cannot be removed.
+        DataError if it is no workspace of this object. SandboxError if it cannot be removed.
         """
         name = self._name(workspace)
         if lock := self._in_use.get(name):
@@ -148,8 +142,7 @@ class Workspaces:
     def close(self) -> None:
         """Remove all workspaces. A second call does nothing.
 
-        Raises:
-            SandboxError: one of them cannot be removed; the next to open the folder tries again.
+        SandboxError if one of them cannot be removed; the next to open the folder tries again.
         """
         with self._guard:
             was_open, self._is_open = self._is_open, False

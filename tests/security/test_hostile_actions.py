@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -24,13 +23,14 @@ from graftline.sandbox.actions.process import ProcessSandbox
 from graftline.sandbox.actions.warm import WarmSandbox
 from graftline.sandbox.base import Limits, Sandbox, SandboxResult, Verdict
 from tests.processes import children_with, wait_until_ended
+from tests.security.hostile.action_cases import search
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
 
 
 KINDS: dict[str, Callable[[Limits], Sandbox]] = {"process": ProcessSandbox, "warm": WarmSandbox}
-PROGRAMS = {"process": "inside.spawner", "warm": "inside.warm_worker"}
+PROGRAMS = {"process": "spawner", "warm": "warm_worker"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -60,15 +60,7 @@ def apply(sandbox: Sandbox, source: str, action: PatternAction | RuleAction) -> 
     return result
 
 
-def searching(levels: int) -> dict[str, Any]:
-    """Return a rule whose cost is the number of nodes to the power of `levels`."""
-    rule: dict[str, Any] = {"pattern": "no_such_name"}
-    for _ in range(levels):
-        rule = {"kind": "call", "has": {**rule, "stopBy": "end"}}
-    return rule
-
-
-TOO_SLOW = RuleAction(rule=searching(4), fix="x")
+TOO_SLOW = RuleAction(rule=search("has", 4), fix="x")
 OVERFLOWING = PatternAction(pattern="x = " + "-" * 16_000 + "1", rewrite="y")
 DEEP = "x = " + "-" * 16_000 + "1\n"
 
@@ -154,7 +146,7 @@ def test_the_environment_of_the_caller_changes_nothing(kind: str, monkeypatch: p
 
 
 def inner_processes(kind: str) -> list[psutil.Process]:
-    return children_with(PROGRAMS[kind])
+    return children_with(f"inside.{PROGRAMS[kind]}")
 
 
 @pytest.fixture
@@ -181,8 +173,10 @@ def test_a_spawner_killed_during_a_call_is_an_error_once(kind: str, fresh: tuple
     with pytest.raises(SandboxError) as caught:
         sandbox.apply_many(NESTED_CALLS, "python", [RENAME, TOO_SLOW])
     timer.join()
-    name = {"process": "process sandbox: its spawner", "warm": "warm sandbox: its worker"}[kind]
-    assert str(caught.value) == f"{name} died (EOFError('end of its output')); see `graftline doctor`"
+    assert (
+        str(caught.value)
+        == f"{kind} sandbox: its {PROGRAMS[kind]} died (EOFError('end of its output')); see `graftline doctor`"
+    )
     assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
@@ -241,8 +235,8 @@ def test_an_inner_process_that_cannot_start_is_an_error(kind: str, monkeypatch: 
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError) as caught:
         _ = KINDS[kind](Limits()).isolation
-    name = {"process": "process sandbox: its spawner", "warm": "warm sandbox: its worker"}[kind]
-    assert str(caught.value).startswith(f"{name} does not start (EOFError('end of its output'))")
+    fault = f"{kind} sandbox: its {PROGRAMS[kind]} does not start (EOFError('end of its output'))"
+    assert str(caught.value).startswith(fault)
 
 
 # ---- a broken machine is no wrong answer

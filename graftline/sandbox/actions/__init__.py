@@ -44,8 +44,7 @@ SandboxConfig = Annotated[WarmSandboxConfig | ProcessSandboxConfig | MemorySandb
 def open_sandbox(config: SandboxConfig) -> Sandbox:
     """Return the sandbox of `config`, started and probed.
 
-    Raises:
-        SandboxError: it does not start, or does not reach the required level.
+    SandboxError if it does not start, or does not reach the required level.
     """
     match config:
         case MemorySandboxConfig():

@@ -10,12 +10,12 @@ from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, parse
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict, replace_matches
+from graftline.sandbox.base import Isolation, Match, Sandbox, SandboxResult, Verdict, replace_matches
 
 _ISOLATION = Isolation("none", "memory")
 
 
-class MemorySandbox:
+class MemorySandbox(Sandbox):
     """Answers from this process."""
 
     @property
@@ -29,9 +29,6 @@ class MemorySandbox:
             return [SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error)) for _ in actions]
         parsed = Source(source, language, tree.root.handle)
         return [_apply(parsed, action) for action in actions]
-
-    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
-        return [self.apply_many(request.source, request.language, request.actions) for request in requests]
 
     def close(self) -> None:
         """Nothing is held."""

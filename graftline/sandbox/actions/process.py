@@ -13,7 +13,6 @@ actions and not enough to run tests. The level it can reach is `compute`.
 import json
 import re
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,15 +22,15 @@ from typing import Any
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language, executable, is_unicode, rules_document, scan_arguments
 from graftline.core.errors import SandboxError
-from graftline.sandbox.base import Isolation, Limits, Match, Request, SandboxResult, Usage, Verdict, replace_matches
-from graftline.sandbox.inner_process import InnerProcess
+from graftline.sandbox.base import Isolation, Limits, Match, Sandbox, SandboxResult, Usage, Verdict, replace_matches
+from graftline.sandbox.inner_process import InnerProcess, start_applier
 
 _MAX_RULES_BYTES = 100_000  # the kernel takes 128 KiB for one argument
 _MARGIN_S = 60.0
 _PROJECT_FILE = "sgconfig.yml"  # in the folder the child runs in
 
 
-class ProcessSandbox:
+class ProcessSandbox(Sandbox):
     """One spawner process, started on first use and again after it died."""
 
     def __init__(self, limits: Limits) -> None:
@@ -52,9 +51,6 @@ class ProcessSandbox:
         for batch in _batches(actions, language):
             results += self._apply(source, language, batch)
         return results
-
-    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
-        return [self.apply_many(request.source, request.language, request.actions) for request in requests]
 
     def close(self) -> None:
         if self._spawner is not None:
@@ -120,18 +116,10 @@ class ProcessSandbox:
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="graftline-jail-")
         (Path(self._folder.name) / _PROJECT_FILE).write_text("ruleDirs: []\n", "utf-8")
-        self._spawner = InnerProcess(
-            [sys.executable, "-I", "-m", "graftline.sandbox.inside.spawner", self._limits.model_dump_json()],
-            {"LANG": "C.UTF-8"},
-            self._folder.name,
+        arguments = [self._limits.model_dump_json()]
+        self._spawner, self._isolation = start_applier(
+            "process", "spawner", arguments, {"LANG": "C.UTF-8"}, self._folder.name
         )
-        try:
-            hello = self._spawner.receive(self._most, time.monotonic() + _MARGIN_S)
-            features = tuple(json.loads(hello)["features"])
-        except (OSError, ValueError, EOFError) as error:
-            self.close()
-            raise SandboxError(f"process sandbox: its spawner does not start ({error!r})") from error
-        self._isolation = Isolation("compute" if "seccomp" in features else "none", "process", features)
         return self._isolation
 
 
@@ -151,8 +139,7 @@ def _batches(actions: Sequence[Action], language: Language) -> list[Sequence[Act
 def _verdict(answer: dict[str, Any]) -> Verdict:
     """Return what the end of ast-grep says about the action.
 
-    Raises:
-        SandboxError: it says something about the machine instead.
+    SandboxError if it says something about the machine instead.
     """
     match answer["end"], answer["code"]:
         case "exit", 0 | 1:  # 1 says that a rule of severity "error" matched

@@ -15,7 +15,6 @@ What the binding cannot do as ast-grep's command line does goes to a `process` s
 import json
 import re
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +29,23 @@ from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import LANGUAGES, Language, is_safe
 from graftline.core.errors import SandboxError
 from graftline.sandbox.actions.process import ProcessSandbox
-from graftline.sandbox.base import Isolation, Limits, Match, Request, SandboxResult, Usage, Verdict, replace_matches
-from graftline.sandbox.inner_process import InnerProcess
+from graftline.sandbox.base import (
+    Isolation,
+    Limits,
+    Match,
+    Request,
+    Sandbox,
+    SandboxResult,
+    Usage,
+    Verdict,
+    replace_matches,
+)
+from graftline.sandbox.inner_process import InnerProcess, start_applier
 from graftline.sandbox.inside import warm_worker
 
 _BATCH_ACTIONS = 64
 _BATCH_CHARACTERS = 4 << 20
-_START_S = 60.0
+_ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"}
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
@@ -65,7 +74,7 @@ class _Blame:
     peak_kb: int = 0
 
 
-class WarmSandbox:
+class WarmSandbox(Sandbox):
     """So many workers, each started on first use and again after it was lost."""
 
     def __init__(self, limits: Limits, workers: int = 1) -> None:
@@ -76,13 +85,8 @@ class WarmSandbox:
     @property
     def isolation(self) -> Isolation:
         if self._isolation is None:
-            features = self._workers[0].start()
-            self._isolation = Isolation("compute" if "seccomp" in features else "none", "warm", features)
+            self._isolation = self._workers[0].start()
         return self._isolation
-
-    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
-        [results] = self.apply_each([Request(source, language, tuple(actions))])
-        return results
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         # the binding takes time in the square of a line's length, and no half surrogate pairs
@@ -152,32 +156,17 @@ class _Worker:
         self._limits = limits
         self._most = (limits.output_mb << 20) + (1 << 16)
         self._process: InnerProcess | None = None
-        self._features: tuple[str, ...] = ()
+        self._isolation: Isolation | None = None
         self._end_is_due = False
         """Of the child of the call before: when all is answered, nobody waits for its end."""
 
-    def start(self) -> tuple[str, ...]:
-        """Start the process unless it runs, and return what confines it.
-
-        Raises:
-            SandboxError: it does not start.
-        """
-        if self._process is not None and self._process.is_running:
-            return self._features
-        self.stop()
-        command = [sys.executable, "-I", "-m", "graftline.sandbox.inside.warm_worker", self._limits.model_dump_json()]
-        self._process = InnerProcess(
-            [*command, *LANGUAGES], {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"}
-        )
-        try:
-            hello = self._process.receive(self._most, time.monotonic() + _START_S)
-            self._features = tuple(json.loads(hello)["features"])
-        except (OSError, ValueError, EOFError) as error:
+    def start(self) -> Isolation:
+        """Start the process unless it runs, and return what confines it; SandboxError if it does not start."""
+        if self._process is None or self._isolation is None or not self._process.is_running:
             self.stop()
-            raise SandboxError(
-                f"warm sandbox: its worker does not start ({error!r}); see `graftline doctor`"
-            ) from error
-        return self._features
+            arguments = [self._limits.model_dump_json(), *LANGUAGES]
+            self._process, self._isolation = start_applier("warm", "warm_worker", arguments, _ENVIRONMENT)
+        return self._isolation
 
     def stop(self) -> None:
         if self._process is not None:
@@ -185,11 +174,7 @@ class _Worker:
             self._process, self._end_is_due = None, False
 
     def answers(self, batch: Sequence[Request]) -> list[_Answer | _Blame]:
-        """Return one answer per action of `batch`, in order.
-
-        Raises:
-            SandboxError: the machine failed, not an action.
-        """
+        """Return one answer per action of `batch`, in order; SandboxError if the machine failed, not an action."""
         items = [(request.language, request.source, rule_of(action)) for request in batch for action in request.actions]
         answers: list[_Answer | _Blame] = []
         while len(answers) < len(items):
@@ -223,7 +208,7 @@ class _Worker:
             return [*answers, _Blame(Verdict.VIOLATION, "its child answered in another form than it was asked to")]
         except (OSError, ValueError, EOFError) as error:
             self.stop()
-            raise SandboxError(f"warm sandbox: its worker died ({error!r}); see `graftline doctor`") from error
+            raise SandboxError(f"warm sandbox: its warm_worker died ({error!r}); see `graftline doctor`") from error
         except BaseException:
             self.stop()  # an interrupted answer would be taken for that of the next call
             raise
@@ -243,8 +228,7 @@ def _group(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[A
 def _blame(end: dict[str, Any]) -> Verdict:
     """Return what the end of a child says about the action it was at.
 
-    Raises:
-        SandboxError: it says something about the machine instead.
+    SandboxError if it says something about the machine instead.
     """
     match end["end"], end["code"]:
         case "signal", signal.SIGPROF | signal.SIGXCPU:

@@ -138,10 +138,7 @@ def restrict_paths(readable: Iterable[str] = (), runnable: Iterable[str] = (), w
     """Leave this process only what is below the given paths, no TCP, and no signals to others; return the version.
 
     What is `runnable` may be read as well, what is `writable` may be read but not run. Paths that do not exist are
-    left out.
-
-    Raises:
-        OSError: the kernel has no Landlock, or refuses.
+    left out. OSError if the kernel has no Landlock, or refuses.
     """
     version = landlock_version()
     if version == 0:

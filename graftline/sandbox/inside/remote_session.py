@@ -87,8 +87,7 @@ class Session:
     def believe(self, name: str, *operands: Any) -> None:
         """Note that a test goes by what objects of the code say of themselves.
 
-        Raises:
-            TypeError: the test has made none of them, so that code chose to answer with such objects.
+        TypeError if the test has made none of them, so that code chose to answer with such objects.
         """
         if self.trusts == "comparisons":
             return

@@ -144,11 +144,9 @@ class Jail(Protocol):
     def run(self, case: Case, glance: Callable[[], None] | None = None) -> CaseEnd:
         """Run `case` and return how it ended; nothing of it is left behind.
 
-        `glance` is called a few times a second meanwhile; what it raises ends the case, and is raised.
-
-        Raises:
-            DataError: the case asks for a program that is not listed or not there, or names files that are refused.
-            SandboxError: the jail itself failed; nothing is known about the case.
+        `glance` is called a few times a second meanwhile; what it raises ends the case, and is raised. DataError if
+        the case asks for a program that is not listed or not there, or names files that are refused. SandboxError if
+        the jail itself failed; nothing is known about the case.
         """
 
     def close(self) -> None:

@@ -140,9 +140,7 @@ class _NotBelievedError(Exception):
 def judge_tests(jail: Jail, files: Mapping[str, bytes], spec: TestSpec) -> TestResult:
     """Run what `spec` says on `files` in `jail`, and say whether it passed.
 
-    Raises:
-        DataError: `files` or `spec` ask for what the jail does not take.
-        SandboxError: the jail itself failed.
+    DataError if `files` or `spec` ask for what the jail does not take.
     """
     code = {name: data for name, data in files.items() if not _runs_before_tests(name)}
     match spec:

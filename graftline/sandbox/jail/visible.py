@@ -57,8 +57,7 @@ class Interpreter:
 def interpreter(is_other_user: bool) -> Interpreter:
     """Return the Python that runs graftline, or for another user one of the same version that everybody may read.
 
-    Raises:
-        SandboxError: there is none.
+    SandboxError if there is none.
     """
     own = str(_LINKS if _LINKS.is_dir() else _PACKAGE.parent)
     if not is_other_user or _is_open(os.path.realpath(sys.executable)):

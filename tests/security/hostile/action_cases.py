@@ -29,7 +29,7 @@ class ActionCase:
     group: str = "actions"
 
 
-def _searching(relation: str, levels: int) -> dict[str, Any]:
+def search(relation: str, levels: int) -> dict[str, Any]:
     """Return a rule whose cost is the number of nodes to the power of `levels`."""
     rule: dict[str, Any] = {"pattern": "no_such_name"}
     for _ in range(levels):
@@ -61,8 +61,8 @@ ACTION_CASES = (
         {"pattern": _SIGNS.strip(), "rewrite": "y"},
         frozenset({Verdict.CRASH}),
     ),
-    ActionCase("search_within_search", _CALLS, {"rule": _searching("has", 4), "fix": "x"}, _OUT_OF_TIME),
-    ActionCase("search_above_search", _CALLS, {"rule": _searching("inside", 5), "fix": "x"}, _OUT_OF_TIME),
+    ActionCase("search_within_search", _CALLS, {"rule": search("has", 4), "fix": "x"}, _OUT_OF_TIME),
+    ActionCase("search_above_search", _CALLS, {"rule": search("inside", 5), "fix": "x"}, _OUT_OF_TIME),
     ActionCase(
         "states_of_a_regular_expression",
         "x = '" + "a" * 400_000 + "'\n",

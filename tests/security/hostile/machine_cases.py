@@ -14,23 +14,14 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
 from graftline.sandbox.jail import Case, Jail
 from graftline.sandbox.jail.served import case_folders
+from tests.security.hostile.action_cases import search
 from tests.security.hostile.cases import AFTERWARDS, CASE_LIMITS, PROGRAM, HostileCase
 from tests.security.hostile.facts import Host
 from tests.security.hostile.judging import Judgment, judge_end
 
 _LOOK_S = 0.3
 _CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
-_SLOW = RuleAction(
-    rule={
-        "kind": "call",
-        "has": {
-            "kind": "call",
-            "stopBy": "end",
-            "has": {"kind": "call", "stopBy": "end", "has": {"stopBy": "end", "pattern": "no_such_name"}},
-        },
-    },
-    fix="x",
-)
+_SLOW = RuleAction(rule=search("has", 4), fix="x")
 _RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 _BUSY = HostileCase(
     """

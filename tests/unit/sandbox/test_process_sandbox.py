@@ -15,6 +15,7 @@ from graftline.core.errors import SandboxError
 from graftline.sandbox.actions.process import ProcessSandbox
 from graftline.sandbox.base import Limits, Match, Verdict
 from tests.processes import children_with
+from tests.security.hostile.action_cases import search
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 
@@ -95,7 +96,7 @@ def test_an_interrupted_answer_is_not_taken_for_that_of_the_next_call(process: P
         raise Interruption
 
     process.apply_many("f(1)\n", "python", [RENAME])
-    slow = RuleAction(rule={"kind": "call", "has": chain(3)}, fix="x")
+    slow = RuleAction(rule=search("has", 4), fix="x")
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
@@ -105,12 +106,6 @@ def test_an_interrupted_answer_is_not_taken_for_that_of_the_next_call(process: P
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert process.apply_many("f(2)\n", "python", [RENAME])[0].after == "g(2)\n"
-
-
-def chain(levels: int) -> dict[str, object]:
-    """Return a rule that takes the number of nodes to the power of `levels` steps."""
-    inner = chain(levels - 1) if levels else {"pattern": "no_such_name"}
-    return {"kind": "call", "stopBy": "end", "has": inner} if levels else {**inner, "stopBy": "end"}
 
 
 def test_a_closed_sandbox_opens_again_when_it_is_used(process: ProcessSandbox) -> None:
@@ -129,7 +124,7 @@ def test_a_jail_whose_folder_is_gone_says_nothing_about_the_action(process: Proc
 def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: ProcessSandbox) -> None:
     process.apply_many("f(1)\n", "python", [RENAME])
     [spawner] = children_with("inside.spawner")
-    slow = RuleAction(rule={"kind": "call", "has": chain(3)}, fix="x")
+    slow = RuleAction(rule=search("has", 4), fix="x")
     finished = threading.Event()
 
     def kill() -> None:

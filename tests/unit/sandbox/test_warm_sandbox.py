@@ -17,6 +17,7 @@ from graftline.sandbox.actions.warm import WarmSandbox
 from graftline.sandbox.base import Limits, Request, Verdict
 from graftline.sandbox.inside.warm_worker import FLOOD, NO_MEMORY
 from tests.processes import children_with
+from tests.security.hostile.action_cases import search
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 # a pattern as deep as the text overflows the matcher's stack
@@ -63,11 +64,8 @@ def test_each_of_many_crashes_costs_one_action(warm: WarmSandbox) -> None:
 
 
 def test_an_action_that_takes_too_long_costs_itself_alone(warm: WarmSandbox) -> None:
-    slow: dict[str, Any] = {"pattern": "no_such_name"}
-    for _ in range(4):  # the number of nodes to the power of four
-        slow = {"kind": "call", "has": {**slow, "stopBy": "end"}}
     source = "f(" * 250 + "1" + ")" * 250 + "\n"
-    results = warm.apply_many(source, "python", [RENAME, RuleAction(rule=slow, fix="x"), RENAME])
+    results = warm.apply_many(source, "python", [RENAME, RuleAction(rule=search("has", 4), fix="x"), RENAME])
     assert [result.verdict for result in results] == [Verdict.OK, Verdict.CPU_TIMEOUT, Verdict.OK]
 
 
