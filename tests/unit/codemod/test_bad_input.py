@@ -68,6 +68,34 @@ def test_what_reads_as_a_variable_is_taken_as_text_where_it_stays(name: str) -> 
     checked(f"class A {{ $P.B a = new B({name}); }}\n", f"class A {{ $P.C a = new C({name}); }}\n", "java")
 
 
+ODD: dict[str, tuple[str, str, Language]] = {
+    "no program before": ("x = (\n", "x = 2\n", "python"),
+    "no program after": ("x = 2\n", "x = (\n", "python"),
+    "no program at all": (")))\n", "(((\n", "python"),
+    "from nothing": ("", "x = 1\n", "python"),
+    "to nothing": ("x = 1\n", "", "python"),
+    "carriage returns that come": ("a\nf(b)\n", "a\r\ng(b)\r\n", "python"),
+    "carriage returns that go": ("a\r\nf(b)\r\n", "a\ng(b)\n", "python"),
+    "carriage returns alone": ("a\rf(b)\r", "a\rg(b)\r", "python"),
+    "a comment before a carriage return": ("x = 1  # aé\r\n", "x = 1  # bé\r\n", "python"),
+    "tabs to blanks": ("if a:\n\tb(c)\n", "if a:\n        d(c)\n", "python"),
+    "tabs that stay": ("def f():\n\tif a:\n\t\tb(c)\n", "def f():\n\tif a:\n\t\td(c)\n\t\te()\n", "python"),
+    "separators of lines": ("x = 'a\u2028b\u0085c'\ny = f(x)\n", "x = 'a\u2028c'\ny = g(x)\n", "python"),
+    "zero bytes": ("f('\x00')\n", "g('\x00')\n", "python"),
+    "what reads as a list variable": ("f($$$A);\n", "g($$$A, $_);\n", "javascript"),
+    "quotes": ('x = "\\"\'\\n"\n', 'x = "\'\\"\\n"\n', "python"),
+    "a comment that suppresses": ("# ast-grep-ignore\nf(a)\n", "# ast-grep-ignore\ng(a)\n", "python"),
+    "a long line": ("x = f(" + "a, " * 400 + "b)\n", "x = g(" + "a, " * 400 + "b)\n", "python"),
+    "a long insertion": ("def f():\n    a()\n", "def f():\n    a()\n" + "    b('é')\n" * 3000, "python"),
+    "a long comment": ("# a\n", "# " + "é" * 30_000 + "\n", "python"),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "language"), ODD.values(), ids=ODD)
+def test_odd_texts_neither_break_induction_nor_are_taken_for_done(before: str, after: str, language: Language) -> None:
+    checked(before, after, language)
+
+
 LINE_ENDS: dict[str, tuple[str, str]] = {
     "carriage returns": ("def f():\r\n    a(1)\r\n    b(2)\r\n", "def f():\r\n    c(1)\r\n    b(2)\r\n"),
     "a mixture": ("a(1)\r\nb(2)\nc(3)\r", "a(1)\r\nd(2)\nc(3)\r"),
@@ -100,6 +128,8 @@ LARGE: dict[str, tuple[str, str, str]] = {
     "five megabytes": ("x = 1\n" * 900_000, "x = 1\n" * 900_000 + "y\n", "too_large"),
     "five megabytes in one line": ("x=1;" * 1_300_000, "x=1;" * 1_300_000 + "y", "too_large"),
     "one line of a minified file": ("f(1);" * 3_000, "f(1);" * 3_000 + "g(2);", "too_large"),
+    "one long expression": ("x = " + "1 + " * 5_000 + "1\n", "x\n", "too_large"),
+    "half a surrogate pair": ("x = '\ud800'\n", "x = 1\n", "unreadable"),
     "a different file": ("f(1)\n" * 500, "".join(f"g{n}({n})\n" for n in range(500)), "no_candidate"),
 }
 

@@ -12,7 +12,7 @@ from graftline.astgrep.action import ACTION, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
 from graftline.codemod.candidates import Forms
-from graftline.codemod.equality import Level, normalize_blank_lines
+from graftline.codemod.equality import Level
 from graftline.codemod.induce import (
     Induction,
     InductionConfig,
@@ -21,7 +21,6 @@ from graftline.codemod.induce import (
     ScoredAction,
     induce,
     induce_step,
-    level_of,
 )
 from graftline.core.errors import SandboxError
 from graftline.sandbox import Isolation, SandboxResult
@@ -278,74 +277,6 @@ def one_step(before: str, after: str, language: Language = "python") -> Inductio
     step = induce_step(before, after, language, MemorySandbox())
     assert isinstance(step, InductionStep)
     return step
-
-
-ODD: dict[str, tuple[str, str, Language]] = {
-    "no program before": ("x = (\n", "x = 2\n", "python"),
-    "no program after": ("x = 2\n", "x = (\n", "python"),
-    "no program at all": (")))\n", "(((\n", "python"),
-    "from nothing": ("", "x = 1\n", "python"),
-    "to nothing": ("x = 1\n", "", "python"),
-    "carriage returns that come": ("a\nf(b)\n", "a\r\ng(b)\r\n", "python"),
-    "carriage returns that go": ("a\r\nf(b)\r\n", "a\ng(b)\n", "python"),
-    "carriage returns alone": ("a\rf(b)\r", "a\rg(b)\r", "python"),
-    "a comment before a carriage return": ("x = 1  # aé\r\n", "x = 1  # bé\r\n", "python"),
-    "tabs to blanks": ("if a:\n\tb(c)\n", "if a:\n        d(c)\n", "python"),
-    "tabs that stay": ("def f():\n\tif a:\n\t\tb(c)\n", "def f():\n\tif a:\n\t\td(c)\n\t\te()\n", "python"),
-    "letters that are several bytes": ("日本(語)\n𠮷 = 'é'\n", "日本(𠮷, 語)\n𠮷 = 'ü'\n", "python"),
-    "separators of lines": ("x = 'a\u2028b\u0085c'\ny = f(x)\n", "x = 'a\u2028c'\ny = g(x)\n", "python"),
-    "a byte order mark": ("\ufefff(a)\n", "\ufeffg(a)\n", "python"),
-    "zero bytes": ("f('\x00')\n", "g('\x00')\n", "python"),
-    "what reads as a variable": ("const x = $A(b);\n", "const x = $B(b);\n", "javascript"),
-    "what reads as a list variable": ("f($$$A);\n", "g($$$A, $_);\n", "javascript"),
-    "what reads as a variable of the rule": ("class $A { int $B; }\n", "class $A { int $C; }\n", "java"),
-    "signs of regular expressions": ("# a.*(b)[c]\\d{2}^$|+?\nx\n", "# a.*(b)[c]\\d{2}\nx\n", "python"),
-    "blanks in a comment": ("#  a \t b # - & ~\nx\n", "#  a \t c # - & ~\nx\n", "python"),
-    "quotes": ('x = "\\"\'\\n"\n', 'x = "\'\\"\\n"\n', "python"),
-    "a comment that suppresses": ("# ast-grep-ignore\nf(a)\n", "# ast-grep-ignore\ng(a)\n", "python"),
-    "a text of the insertion that reads as a variable": ("def f():\n    a\n", "def f():\n    a\n    '$A'\n", "python"),
-    "one hundred levels": ("f(" * 90 + ")" * 90, "f(" * 45 + "g(" + "f(" * 44 + ")" * 90, "python"),
-    "far too deep": ("-" * 500 + "a\n", "-" * 500 + "b\n", "python"),
-    "a long line": ("x = f(" + "a, " * 400 + "b)\n", "x = g(" + "a, " * 400 + "b)\n", "python"),
-    "a long insertion": ("def f():\n    a()\n", "def f():\n    a()\n" + "    b('é')\n" * 3000, "python"),
-    "a long comment": ("# a\n", "# " + "é" * 30_000 + "\n", "python"),
-}
-
-
-@pytest.mark.parametrize(("before", "after", "language"), ODD.values(), ids=ODD)
-def test_odd_texts_neither_break_induction_nor_are_taken_for_done(before: str, after: str, language: Language) -> None:
-    sandbox = MemorySandbox()
-    found = induce(before, after, language, sandbox)
-    reached = before
-    for step in found.steps:
-        [result] = sandbox.apply_many(reached, language, [step.action])
-        assert (step.before, step.after) == (reached, normalize_blank_lines(reached, result))
-        reached = step.after
-    assert reached == found.result
-    assert found.level == level_of(reached, after, language)
-    # it ends only when all is done, or says why
-    assert found.is_verified == (found.unsolved == "")
-
-
-UNREADABLE: dict[str, tuple[str, str]] = {
-    "unreadable": ("-" * 500 + "a\n", "-" * 501 + "a\n"),
-    "too_large": ("x = 1\n" * 100_000, "x = 2\n" * 100_000),
-}
-
-
-@pytest.mark.parametrize(("cause", "texts"), UNREADABLE.items(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_unsolved_with_its_class(cause: str, texts: tuple[str, str]) -> None:
-    found = induce(*texts, "python", MemorySandbox())
-    assert (found.steps, found.level, found.unsolved) == ((), Level.NONE, cause)
-
-
-@pytest.mark.parametrize("text", ["x = " + "1 + " * 5_000 + "1\n", "f('" + "a" * 20_000 + "')\n"])
-def test_one_line_of_a_minified_file_is_too_large(text: str) -> None:
-    assert induce(text, text + "y = 1\n", "python", MemorySandbox()).unsolved == "too_large"
-
-
-def test_half_a_surrogate_pair_is_unreadable() -> None:
-    assert induce("x = '\ud800'\n", "x = 1\n", "python", MemorySandbox()).unsolved == "unreadable"
 
 
 class BrokenSandbox:

@@ -14,6 +14,7 @@ PYTEST = {"kind": "pytest", "files": FILES, "expected": ["test_a.py::test_a"]}
 CALLS = {"kind": "calls", "module": "m", "calls": [{"function": "f"}]}
 PROGRAM = {"kind": "program", "arguments": ["m.py"], "expected_stdout": "x\n"}
 MEGABYTE = 1 << 20
+LONG = "x" * (MEGABYTE + 1)
 
 
 def nest(depth: int) -> Any:
@@ -47,6 +48,7 @@ def test_a_specification_is_taken_as_it_is() -> None:
 
 
 def test_what_is_not_said_is_the_usual() -> None:
+    assert parse_test_spec(PYTEST).model_dump()["trusts"] == "values"
     spec = parse_test_spec(PROGRAM)
     assert spec.model_dump() == {
         "kind": "program",
@@ -60,9 +62,7 @@ def test_what_is_not_said_is_the_usual() -> None:
 
 
 ACCEPTED = {
-    "as many files as may be": pytest_spec(
-        files={f"test_{number}.py": "" for number in range(200)}, expected=["test_0.py::a"]
-    ),
+    "as many files as may be": pytest_spec(files={f"{n}.py": "" for n in range(200)}, expected=["0.py::a"]),
     "as long a file as may be": pytest_spec(files={**FILES, "data.txt": "x" * MEGABYTE}),
     "a path and a parameter": pytest_spec(
         files={"tests/unit/test_a.py": ""}, expected=["tests/unit/test_a.py::TestA::test_a[x::y]"]
@@ -86,70 +86,33 @@ def test_what_is_taken(name: str) -> None:
 
 NO_JSON = "calls: arguments have to be what JSON can say (those of call 0 are not)"
 NO_LITERAL = "expected_python: no literal of Python ("
+NAME, KEY = "file name ", "Extra inputs are not permitted"
+NO_TEST = "is no test of ['test_a.py']; write 'file.py::test_name'"
 REFUSED = {
     "another kind": (pytest_spec(kind="bash"), "kind: expected one of 'pytest', 'calls', 'program' (got 'bash')"),
-    "an unknown key": (pytest_spec(nodes=[]), "pytest.nodes: Extra inputs are not permitted"),
+    "an unknown key": (pytest_spec(nodes=[]), f"pytest.nodes: {KEY}"),
     "no files": (pytest_spec(files={}), "pytest.files: Dictionary should have at least 1 item"),
     "files in a list": (pytest_spec(files=["test_a.py"]), "pytest.files: Input should be a valid dictionary"),
-    "a file of a number": (
-        pytest_spec(files={"test_a.py": 1}),
-        "pytest.files.test_a.py: Input should be a valid string",
-    ),
-    "too many files": (
-        pytest_spec(files={f"test_{number}.py": "" for number in range(201)}),
-        "pytest.files: Dictionary should have at most 200 items",
-    ),
-    "too long a file": (
-        pytest_spec(files={**FILES, "a.txt": "x" * (MEGABYTE + 1)}),
-        "'a.txt' has 1048577 characters; at most 1048576 are taken",
-    ),
-    "an absolute name": (
-        pytest_spec(files={**FILES, "/etc/x": ""}),
-        "file name '/etc/x': must be relative and use forward slashes",
-    ),
-    "a name that leads out": (
-        pytest_spec(files={**FILES, "a/../../x": ""}),
-        "file name 'a/../../x': must stay inside its folder",
-    ),
-    "a name that leads out, of a program": (
-        program_spec(files={"../x": ""}),
-        "file name '../x': must stay inside its folder",
-    ),
-    "a name with a control character": (
-        pytest_spec(files={**FILES, "a\n": ""}),
-        "file name 'a\\n': holds a control character or a reserved one",
-    ),
+    "a file of a number": (pytest_spec(files={"test_a.py": 1}), "pytest.files.test_a.py: Input should be a valid string"),
+    "too many files": (pytest_spec(files={f"{n}.py": "" for n in range(201)}), "pytest.files: Dictionary should have at most"),
+    "too long a file": (pytest_spec(files={**FILES, "a.txt": LONG}), "'a.txt' has 1048577 characters; at most 1048576"),
+    "an absolute name": (pytest_spec(files={**FILES, "/etc/x": ""}), f"{NAME}'/etc/x': must be relative and use forward"),
+    "a name that leads out": (pytest_spec(files={**FILES, "a/../../x": ""}), f"{NAME}'a/../../x': must stay inside"),
+    "a name that leads out, of a program": (program_spec(files={"../x": ""}), f"{NAME}'../x': must stay inside its folder"),
+    "a control character": (pytest_spec(files={**FILES, "a\n": ""}), f"{NAME}'a\\n': holds a control character"),
     "nothing expected": (pytest_spec(expected=[]), "pytest.expected: Tuple should have at least 1 item"),
-    "a text of what is expected": (
-        pytest_spec(expected="test_a.py::test_a"),
-        "pytest.expected: Input should be a valid tuple",
-    ),
-    "a file without a test": (
-        pytest_spec(expected=["test_a.py"]),
-        "expected: 'test_a.py' is no test of ['test_a.py']; write 'file.py::test_name'",
-    ),
-    "an empty test": (
-        pytest_spec(expected=["test_a.py::"]),
-        "expected: 'test_a.py::' is no test of ['test_a.py']; write 'file.py::test_name'",
-    ),
-    "a test of another file": (
-        pytest_spec(expected=["test_a.py::test_a", "test_b.py::test_a"]),
-        "expected: 'test_b.py::test_a' is no test of ['test_a.py']; write 'file.py::test_name'",
-    ),
-    "a module that is a file": (
-        {**CALLS, "module": "m.py/x"},
-        r"calls.module: String should match pattern '^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$'",
-    ),
-    "a relative module": ({**CALLS, "module": ".m"}, r"calls.module: String should match pattern"),
-    "a module with a line break": ({**CALLS, "module": "m\n"}, r"calls.module: String should match pattern"),
+    "a text of what is expected": (pytest_spec(expected="test_a.py::test_a"), "pytest.expected: Input should be a valid tuple"),
+    "a file without a test": (pytest_spec(expected=["test_a.py"]), f"expected: 'test_a.py' {NO_TEST}"),
+    "an empty test": (pytest_spec(expected=["test_a.py::"]), f"expected: 'test_a.py::' {NO_TEST}"),
+    "a test of another file": (pytest_spec(expected=["test_b.py::test_a"]), f"expected: 'test_b.py::test_a' {NO_TEST}"),
+    "a module that is a file": ({**CALLS, "module": "m.py/x"}, "calls.module: String should match pattern"),
+    "a relative module": ({**CALLS, "module": ".m"}, "calls.module: String should match pattern"),
+    "a module with a line break": ({**CALLS, "module": "m\n"}, "calls.module: String should match pattern"),
     "no calls": ({**CALLS, "calls": []}, "calls.calls: Tuple should have at least 1 item after validation, not 0"),
-    "too many calls": (
-        {**CALLS, "calls": [{"function": "f"}] * 1001},
-        "calls.calls: Tuple should have at most 1000 items",
-    ),
+    "too many calls": ({**CALLS, "calls": [{"function": "f"}] * 1001}, "calls.calls: Tuple should have at most 1000 items"),
     "a call of nothing": ({**CALLS, "calls": [{}]}, "calls.calls.0.function: Field required"),
     "a call of an expression": (calls_spec(function="f()"), "calls.calls.0.function: String should match pattern"),
-    "an unknown part of a call": (calls_spec(want=1), "calls.calls.0.want: Extra inputs are not permitted"),
+    "an unknown part of a call": (calls_spec(want=1), f"calls.calls.0.want: {KEY}"),
     "arguments in a text": (calls_spec(args="ab"), "calls.calls.0.args: Input should be a valid tuple"),
     "a set as an argument": (calls_spec(args=[{1}]), NO_JSON),
     "bytes as an argument": (calls_spec(kwargs={"a": b"x"}), NO_JSON),
@@ -161,34 +124,17 @@ REFUSED = {
     "a literal with a zero byte": (calls_spec(expected_python="1\0"), NO_LITERAL),
     "a literal of great depth": (calls_spec(expected_python="[" * 5000 + "]" * 5000), NO_LITERAL),
     "a literal of great depth, of signs": (calls_spec(expected_python="-" * 50_000 + "1"), NO_LITERAL),
-    "a literal that is too long": (
-        calls_spec(expected_python="1" * 100_001),
-        "calls.calls.0.expected_python: String should have at most 100000 characters",
-    ),
+    "a literal that is too long": (calls_spec(expected_python="1" * 100_001), "expected_python: String should have at most"),
     "a class of exceptions": (calls_spec(raises=ValueError), "calls.calls.0.raises: Input should be a valid string"),
     "another program": (program_spec(program="bash"), "program.program: Input should be 'python', 'node' or 'java'"),
     "no arguments": (program_spec(arguments=[]), "program.arguments: Tuple should have at least 1 item"),
-    "no output that is expected": (
-        {"kind": "program", "arguments": ["m.py"]},
-        "program.expected_stdout: Field required",
-    ),
-    "too much output": (
-        program_spec(expected_stdout="x" * (MEGABYTE + 1)),
-        "program.expected_stdout: String should have at most 1048576 characters",
-    ),
-    "too much input": (
-        program_spec(stdin="x" * (MEGABYTE + 1)),
-        "program.stdin: String should have at most 1048576 characters",
-    ),
-    "an exit code below all": (
-        program_spec(expected_exit_code=-1),
-        "program.expected_exit_code: Input should be greater than or equal to 0",
-    ),
-    "an exit code above all": (
-        program_spec(expected_exit_code=256),
-        "program.expected_exit_code: Input should be less than or equal to 255",
-    ),
-}
+    "no output": ({"kind": "program", "arguments": ["m.py"]}, "program.expected_stdout: Field required"),
+    "too much output": (program_spec(expected_stdout=LONG), "program.expected_stdout: String should have at most 1048576"),
+    "too much input": (program_spec(stdin=LONG), "program.stdin: String should have at most 1048576 characters"),
+    "an exit code below all": (program_spec(expected_exit_code=-1), "expected_exit_code: Input should be greater than or"),
+    "an exit code above all": (program_spec(expected_exit_code=256), "expected_exit_code: Input should be less than or"),
+    "another trust": (pytest_spec(trusts="all"), "trusts: Input should be 'values', 'comparisons' or 'report'"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", REFUSED)
@@ -201,16 +147,13 @@ def test_a_refusal_names_the_place_and_the_fault(fault: str) -> None:
     assert reason in message
 
 
-@pytest.mark.parametrize("spec", [{}, {"files": FILES, "expected": ["test_a.py::test_a"]}, pytest_spec(kind=None)])
-def test_without_a_kind_the_kinds_are_listed(spec: dict[str, Any]) -> None:
-    with pytest.raises(DataError) as caught:
-        parse_test_spec(spec)
-    assert all(kind in str(caught.value) for kind in ("'pytest'", "'calls'", "'program'"))
-
-
-@pytest.mark.parametrize("spec", [[PYTEST], "pytest", None, 1])
-def test_what_is_no_mapping_is_refused(spec: Any) -> None:
-    with pytest.raises(DataError):
+@pytest.mark.parametrize(
+    "spec",
+    [{}, {"files": FILES}, pytest_spec(kind=None), *([PYTEST], "pytest", None, 1)],
+    ids=lambda spec: repr(spec)[:20],
+)
+def test_without_a_kind_the_kinds_are_listed(spec: Any) -> None:
+    with pytest.raises(DataError, match="'pytest', 'calls', 'program'"):
         parse_test_spec(spec)
 
 
@@ -267,9 +210,3 @@ def test_a_refusal_stays_short(spec: dict[str, Any]) -> None:
     with pytest.raises(DataError) as caught:
         parse_test_spec(spec)
     assert len(str(caught.value)) < 5000
-
-
-def test_the_code_is_trusted_with_values_alone_unless_it_is_said() -> None:
-    assert parse_test_spec(PYTEST).model_dump()["trusts"] == "values"
-    with pytest.raises(DataError, match="trusts: Input should be 'values', 'comparisons' or 'report'"):
-        parse_test_spec(pytest_spec(trusts="everything"))
