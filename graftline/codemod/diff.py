@@ -8,7 +8,7 @@ invariant that replacing every site in the text before gives the text after.
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graftline.astgrep.binding import Node, Tree
@@ -163,9 +163,9 @@ class _Comparison:
 
     def _align(self, old: Sequence[Node], new: Sequence[Node]) -> list[tuple[int, int]]:
         """Return pairs of indices of children that stand for each other, ascending on both sides."""
-        front = _common_length(map(self._before.of, old), map(self._after.of, new))
+        front = common_length(map(self._before.of, old), map(self._after.of, new))
         rest_old, rest_new = old[front:], new[front:]
-        back = _common_length(map(self._before.of, reversed(rest_old)), map(self._after.of, reversed(rest_new)))
+        back = common_length(map(self._before.of, reversed(rest_old)), map(self._after.of, reversed(rest_new)))
         middle_old, middle_new = rest_old[: len(rest_old) - back], rest_new[: len(rest_new) - back]
         middle: list[tuple[int, int]] = []
         if 0 < len(middle_old) * len(middle_new) <= _MAX_ALIGNED_PAIRS:
@@ -249,7 +249,8 @@ def _below(node: Node) -> Iterator[Node]:
         yield from child.walk()
 
 
-def _common_length(left: Iterator[str], right: Iterator[str]) -> int:
+def common_length(left: Iterable[str], right: Iterable[str]) -> int:
+    """Return how many items two series begin with that are the same in both."""
     length = 0
     for a, b in zip(left, right, strict=False):
         if a != b:
@@ -259,9 +260,4 @@ def _common_length(left: Iterator[str], right: Iterator[str]) -> int:
 
 
 def _common_blanks(left: str, right: str) -> int:
-    length = 0
-    for a, b in zip(left, right, strict=False):
-        if a != b or not a.isspace():
-            break
-        length += 1
-    return length
+    return common_length(left[: len(left) - len(left.lstrip())], right)

@@ -10,6 +10,13 @@ _VARIABLE = re.compile(r"\${1,3}[A-Z_][A-Z0-9_]*")
 _NAME = re.compile(r"\$*")
 _MAX_INLINE = 60
 _RELATIONS = {"inside": "inside", "has": "containing", "precedes": "before", "follows": "after"}
+_PHRASES = {
+    "kind": "a node of kind `{}`",
+    "regex": "a text that the regular expression `{}` finds something in",
+    "matches": "what the utility `{}` matches",
+    "nthChild": "a node at position {!r} among its siblings",
+    "range": "a node at {!r} of the file (lines and columns from 0)",
+}
 _STRICTNESS = {
     "cst": "every token of the pattern must be there",
     "smart": "",
@@ -39,13 +46,10 @@ def summarize(action: PatternAction | RuleAction) -> str:
 def explain(action: PatternAction | RuleAction) -> list[str]:
     """Return lines that say all that `action` means; those that belong to one above are indented."""
     rule = rule_of(action)
-    return [
-        "Matches",
-        *_indent(_matcher(rule["rule"])),
-        *_utilities(rule.get("utils") or {}),
-        *_variables(rule),
-        *_describe_fix(rule["fix"]),
-    ]
+    lines = ["Matches", *_indent(_matcher(rule["rule"]))]
+    for name, utility in (rule.get("utils") or {}).items():
+        lines += [f"Utility `{name}` matches", *_indent(_matcher(utility))]
+    return [*lines, *_variables(rule), *_describe_fix(rule["fix"])]
 
 
 def _what(rule: Any) -> str:
@@ -95,16 +99,6 @@ def _condition(key: str, value: Any) -> Iterator[str]:
     match key:
         case "pattern":
             yield from _pattern(value)
-        case "kind":
-            yield f"a node of kind `{value}`"
-        case "regex":
-            yield f"a text that the regular expression `{value}` finds something in"
-        case "matches":
-            yield f"what the utility `{value}` matches"
-        case "nthChild":
-            yield f"a node at position {value!r} among its siblings"
-        case "range":
-            yield f"a node at {value!r} of the file (lines and columns from 0)"
         case "all" | "any":
             yield "all of" if key == "all" else "any of"
             for inner in value if isinstance(value, list) else [value]:
@@ -115,7 +109,7 @@ def _condition(key: str, value: Any) -> Iterator[str]:
         case "inside" | "has" | "precedes" | "follows":
             yield from _relation(key, value)
         case _:
-            yield f"{key}: {value!r}"
+            yield _PHRASES[key].format(value) if key in _PHRASES else f"{key}: {value!r}"
 
 
 def _pattern(value: Any) -> Iterator[str]:
@@ -142,12 +136,6 @@ def _relation(key: str, value: Any) -> Iterator[str]:
     if not isinstance(stop, str):
         yield "  where it stops at"
         yield from _indent(_indent(_matcher(stop)))
-
-
-def _utilities(utilities: Mapping[str, Any]) -> Iterator[str]:
-    for name, rule in utilities.items():
-        yield f"Utility `{name}` matches"
-        yield from _indent(_matcher(rule))
 
 
 def _variables(rule: Mapping[str, Any]) -> Iterator[str]:

@@ -34,7 +34,7 @@ from graftline.codemod import background
 from graftline.codemod.canonical import required_words, words_of
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length
-from graftline.codemod.diff import diff_trees
+from graftline.codemod.diff import common_length, diff_trees
 from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines
 from graftline.codemod.judge import judge
 from graftline.core.errors import DataError
@@ -185,7 +185,7 @@ def _distance(left: list[str], right: list[str]) -> int:
 
     Hyyrö's bit-parallel algorithm, "Bit-parallel LCS-length computation revisited" (2004).
     """
-    start = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    start = common_length(left, right)
     left, right = left[start:], right[start:]
     places: dict[str, int] = {}
     for index, token in enumerate(left):

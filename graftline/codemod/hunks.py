@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
 from graftline.astgrep.binding import Language, Node, Tree, parse
+from graftline.codemod.diff import common_length
 from graftline.codemod.equality import normalize_whitespace
 from graftline.core.errors import DataError
 
@@ -154,18 +155,14 @@ class _Lines:
 
 
 def _compare_lines(old: Sequence[str], new: Sequence[str]) -> list[_Range]:
-    front = _common_length(old, new)
+    front = common_length(old, new)
     old_rest, new_rest = old[front:], new[front:]
-    back = _common_length(old_rest[::-1], new_rest[::-1])
+    back = common_length(old_rest[::-1], new_rest[::-1])
     old_rest, new_rest = old_rest[: len(old_rest) - back], new_rest[: len(new_rest) - back]
     if max(len(old_rest), len(new_rest)) > _MAX_COMPARED_LINES:
         return []
     opcodes = SequenceMatcher(None, old_rest, new_rest, autojunk=False).get_opcodes()
     return [_Range(*(front + line for line in lines)) for tag, *lines in opcodes if tag != "equal"]
-
-
-def _common_length(left: Sequence[str], right: Sequence[str]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
 
 
 def _grow_to_units(change: _Range, changes: Sequence[_Range], old: _Lines, new: _Lines, unit: Unit) -> _Range | None:
@@ -226,7 +223,7 @@ def _dedent(old: Sequence[str], new: Sequence[str]) -> tuple[str, str]:
     filled = [line for line in (*old, *new) if line.strip()]
     first, last = min(filled, default=""), max(filled, default="")
     # what the first and the last in order have in common, all have
-    margin = first[: _common_length(first[: len(first) - len(first.lstrip())], last)]
+    margin = first[: common_length(first[: len(first) - len(first.lstrip())], last)]
     before, after = (
         "".join(f"{line.removeprefix(margin) if line.strip() else line.lstrip(' ')}\n" for line in lines)
         for lines in (old, new)

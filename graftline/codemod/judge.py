@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from graftline.codemod.change import Change
-from graftline.codemod.diff import Site, apply_sites
+from graftline.codemod.diff import Site, apply_sites, common_length
 from graftline.codemod.equality import normalize_whitespace
 from graftline.sandbox.base import Match, SandboxResult, Verdict
 
@@ -109,9 +109,9 @@ def _extents(change: Change, match: Match) -> Iterator[tuple[int, int]]:
     yield match.start, match.end
     old, new = change.before.text[match.start : match.end], match.replacement
     for is_end_first in (True, False):
-        front = 0 if is_end_first else _common_length(old, new)
-        back = _common_length(old[front:][::-1], new[front:][::-1])
-        front = front or _common_length(old[: len(old) - back], new[: len(new) - back])
+        front = 0 if is_end_first else common_length(old, new)
+        back = common_length(old[front:][::-1], new[front:][::-1])
+        front = front or common_length(old[: len(old) - back], new[: len(new) - back])
         start, end = match.start + front, match.end - back
         for site in change.sites:
             if match.start <= site.start <= end and start <= site.end <= match.end:
@@ -130,13 +130,6 @@ def _normalize_piece(text: str, start: int, end: int, new: str) -> str:
     front = "\n" if text[:start].endswith("\n") else ""
     back = "\n" if text[end : end + 1] in ("\n", "") else ""
     return normalize_whitespace(f"{_EDGE}{front}{new}{back}{_EDGE}")
-
-
-def _common_length(left: str, right: str) -> int:
-    length = min(len(left), len(right))
-    if left[:length] == right[:length]:
-        return length
-    return next(place for place in range(length) if left[place] != right[place])
 
 
 def _count_orphans(change: Change, fixed: set[int]) -> int:
