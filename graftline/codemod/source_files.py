@@ -16,6 +16,7 @@ from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.rule_file import FileRule
 from graftline.core.errors import DataError
+from graftline.core.record import sync
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
 MAX_FILES = 50_000
@@ -186,11 +187,7 @@ def replace_file(path: Path, content: bytes, expected: bytes | None = None) -> N
     finally:
         partial.unlink(missing_ok=True)
     with suppress(OSError):  # some file systems cannot
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path.parent)
 
 
 def describe_skipped(skipped: Skipped) -> str:

@@ -3,9 +3,9 @@
 import json
 import os
 import platform
-import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from graftline.sandbox.base import Limits
+from graftline.sandbox.inner_process import start_applier
+from graftline.sandbox.inside.frames import add_length
 from tests.processes import wait_until_ended
 from tests.security.hostile.prelude import calls
 
@@ -21,43 +23,29 @@ LIMITS = Limits(cpu_s=1, wall_s=20, output_mb=1)
 
 
 class Spawner:
-    """The real spawner, spoken to in its own frames."""
+    """The real spawner, and programs that it is asked to run."""
 
     def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "graftline.sandbox.inside.spawner", limits.model_dump_json()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=folder,
-        )
-        assert self.process.stdin
-        assert self.process.stdout
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self.features = self.receive()["features"]
-
-    def receive(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.stdout.read(struct.unpack(">I", self.stdout.read(4))[0]))
-        return answer
+        arguments = [limits.model_dump_json()]
+        self.process, self.isolation = start_applier("process", "spawner", arguments, {"LANG": "C.UTF-8"}, str(folder))
 
     def ask(self, argv: list[str], source: str = "") -> dict[str, Any]:
-        data = json.dumps({"argv": argv, "source": source}).encode()
-        self.stdin.write(struct.pack(">I", len(data)) + data)
-        self.stdin.flush()
-        return self.receive()
+        deadline = time.monotonic() + 240
+        self.process.send(json.dumps({"argv": argv, "source": source}).encode(), deadline)
+        answer: dict[str, Any] = json.loads(self.process.receive(1 << 30, deadline))
+        return answer
 
     def run(self, program: str) -> dict[str, Any]:
         return self.ask([sys.executable, "-I", "-S", "-c", program])
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.process.stop()
 
 
 @pytest.fixture(scope="module")
 def jail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spawner]:
-    opened = Spawner(tmp_path_factory.mktemp("jail"))
-    yield opened
-    opened.close()
+    with closing(Spawner(tmp_path_factory.mktemp("jail"))) as opened:
+        yield opened
 
 
 REPORT = """
@@ -82,7 +70,7 @@ def number(name: str) -> int:
 
 
 def test_the_spawner_says_what_took_hold(jail: Spawner) -> None:
-    assert jail.features == ["rlimits", "no_new_privs", "seccomp"]
+    assert jail.isolation.features == ("rlimits", "no_new_privs", "seccomp")
 
 
 def test_a_harmless_program_runs(jail: Spawner) -> None:
@@ -104,47 +92,22 @@ def test_no_pair_of_sockets_can_be_made(jail: Spawner) -> None:
     assert jail.run("import _socket" + REPORT.format("_socket.socketpair()"))["stdout"] == "refused 1\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("ptrace", "0, 0, 0, 0"),
-        ("ptrace", "16, 1, 0, 0"),
-        ("unshare", "0x10000000"),
-        ("unshare", "0x40000000"),
-        ("setns", "0, 0"),
-        ("clone", "0x10000000 | 17, 0, 0, 0, 0"),
-        ("clone", "0x20000000 | 17, 0, 0, 0, 0"),
-        ("clone", "0x40000000 | 17, 0, 0, 0, 0"),
-        ("clone", "0x00020000 | 17, 0, 0, 0, 0"),
-        ("mount", "0, 0, 0, 0, 0"),
-        ("umount2", "0, 0"),
-        ("chroot", "0"),
-        ("pivot_root", "0, 0"),
-        ("fsopen", "0, 0"),
-        ("open_tree", "0, 0, 0"),
-        ("move_mount", "0, 0, 0, 0, 0"),
-        ("mount_setattr", "0, 0, 0, 0, 0"),
-        ("io_uring_setup", "1, 0"),
-        ("process_vm_readv", "1, 0, 0, 0, 0, 0"),
-        ("process_vm_writev", "1, 0, 0, 0, 0, 0"),
-        ("pidfd_getfd", "0, 0, 0"),
-        ("keyctl", "0, 0"),
-        ("add_key", "0, 0, 0, 0, 0"),
-        ("request_key", "0, 0, 0, 0"),
-        ("bpf", "0, 0, 0"),
-        ("perf_event_open", "0, 0, 0, 0, 0"),
-        ("userfaultfd", "0"),
-        ("seccomp", "1, 0, 0"),
-        ("syncfs", "0"),
-        ("fcntl", "1, 1024, 0"),  # a lease
-        ("fcntl", "1, 1031, 65536"),  # the size of a pipe
-        ("mmap", "0, 2 << 20, 3, 0x40022, -1, 0"),  # huge pages
-        ("prctl", "78, 1, 1024, 0, 0"),  # the table of futexes
-    ],
+REFUSED = (
+    *("ptrace 0, 0, 0, 0", "ptrace 16, 1, 0, 0", "unshare 0x10000000", "unshare 0x40000000", "setns 0, 0"),
+    *(f"clone {flag} | 17, 0, 0, 0, 0" for flag in ("0x10000000", "0x20000000", "0x40000000", "0x00020000")),
+    *("mount 0, 0, 0, 0, 0", "umount2 0, 0", "chroot 0", "pivot_root 0, 0", "fsopen 0, 0", "open_tree 0, 0, 0"),
+    *("move_mount 0, 0, 0, 0, 0", "mount_setattr 0, 0, 0, 0, 0", "io_uring_setup 1, 0", "pidfd_getfd 0, 0, 0"),
+    *("process_vm_readv 1, 0, 0, 0, 0, 0", "process_vm_writev 1, 0, 0, 0, 0, 0", "keyctl 0, 0", "seccomp 1, 0, 0"),
+    *("add_key 0, 0, 0, 0, 0", "request_key 0, 0, 0, 0", "bpf 0, 0, 0", "perf_event_open 0, 0, 0, 0, 0"),
+    *("userfaultfd 0", "syncfs 0"),
+    # a lease, the size of a pipe, huge pages, the table of futexes
+    *("fcntl 1, 1024, 0", "fcntl 1, 1031, 65536", "mmap 0, 2 << 20, 3, 0x40022, -1, 0", "prctl 78, 1, 1024, 0, 0"),
 )
-def test_calls_on_other_processes_namespaces_mounts_and_keys_are_refused(
-    jail: Spawner, name: str, arguments: str
-) -> None:
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_calls_on_other_processes_namespaces_mounts_and_keys_are_refused(jail: Spawner, call: str) -> None:
+    name, _, arguments = call.partition(" ")
     answer = jail.run(CALL.format(f"{number(name)}, {arguments}"))
     assert (answer["stdout"], answer["stderr"]) == ("refused 1\n", "")
 
@@ -283,12 +246,7 @@ def test_a_broken_frame_ends_the_spawner(tmp_path: Path, stream: bytes) -> None:
         check=False,
     )
     # its own greeting, and nothing after it
-    assert process.stdout == add_length({"features": ["rlimits", "no_new_privs", "seccomp"]})
-
-
-def add_length(message: dict[str, Any]) -> bytes:
-    data = json.dumps(message).encode()
-    return struct.pack(">I", len(data)) + data
+    assert process.stdout == add_length(b'{"features": ["rlimits", "no_new_privs", "seccomp"]}')
 
 
 def test_outside_the_jail_the_same_program_is_not_refused() -> None:
