@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from graftline.astgrep.action import ACTION, PatternAction
 from graftline.core.errors import DataError, SandboxError
-from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
+from graftline.sandbox.base import Sandbox, Verdict
 from graftline.sandbox.jail import Jail
 from graftline.sandbox.jail.judge import judge_tests
 from tests.code_under_test import RIGHT
@@ -22,19 +23,20 @@ from tests.security.hostile.report_cases import CALLS, SHARED, TESTS, ReportCase
 JailCase = HostileCase | ReportCase | JailMachineCase
 SandboxCase = ActionCase | SandboxMachineCase
 
+BackendT = TypeVar("BackendT", Jail, Sandbox)
+
 _RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 
 
-class JailBench:
-    """A jail that is opened when it is needed, and again after it failed; to be closed by its owner."""
+class _Bench(Generic[BackendT]):
+    """A back end that is opened when it is needed, and again after it failed; to be closed by its owner."""
 
-    def __init__(self, name: str, open_jail: Callable[[], Jail], host: Host) -> None:
-        self._name, self._open, self._host = name, open_jail, host
-        self._jail: Jail | None = None
-        self._fault_of_reports: str | None = None
+    def __init__(self, name: str, open_backend: Callable[[], BackendT]) -> None:
+        self._name, self._open = name, open_backend
+        self._backend: BackendT | None = None
 
-    def outcome(self, case: JailCase) -> Outcome:
-        """Return what became of `case`; whatever the jail raises is a case that was not run."""
+    def outcome(self, case: Any) -> Outcome:
+        """Return what became of `case`; whatever the back end raises is a case that was not run."""
         try:
             judgment = self._judge(case)
             isolation = self._open_once().isolation
@@ -42,21 +44,36 @@ class JailBench:
             if isinstance(case, HostileCase):
                 judgment = with_feature(judgment, case.feature, isolation.features)
         except Exception as error:
-            self._host.findings()
             self.close()
             judgment = Judgment("not run", f"{type(error).__name__}: {error}")
         return Outcome(self._name, case.name, case.group, *judgment)
 
     def close(self) -> None:
-        if self._jail is not None:
+        if self._backend is not None:
             with suppress(SandboxError):
-                self._jail.close()
-            self._jail = None
+                self._backend.close()
+            self._backend = None
 
-    def _open_once(self) -> Jail:
-        if self._jail is None:
-            self._jail = self._open()
-        return self._jail
+    def _open_once(self) -> BackendT:
+        if self._backend is None:
+            self._backend = self._open()
+        return self._backend
+
+    def _judge(self, case: Any) -> Judgment:
+        raise NotImplementedError
+
+
+class JailBench(_Bench[Jail]):
+    """One jail."""
+
+    def __init__(self, name: str, open_jail: Callable[[], Jail], host: Host) -> None:
+        super().__init__(name, open_jail)
+        self._host = host
+        self._fault_of_reports: str | None = None
+
+    def close(self) -> None:
+        self._host.findings()  # nobody is blamed for what a jail that failed has left
+        super().close()
 
     def _judge(self, case: JailCase) -> Judgment:
         match case:
@@ -104,44 +121,20 @@ class JailBench:
         return Judgment("contained", f"{result.verdict}: {result.error or outcomes}")
 
 
-class SandboxBench:
-    """A sandbox that is opened when it is needed, and again after it failed; to be closed by its owner."""
+class SandboxBench(_Bench[Sandbox]):
+    """One sandbox."""
 
-    def __init__(self, name: str, open_sandbox: Callable[[], Sandbox]) -> None:
-        self._name, self._open = name, open_sandbox
-        self._sandbox: Sandbox | None = None
-
-    def outcome(self, case: SandboxCase) -> Outcome:
-        """Return what became of `case`; whatever the sandbox raises is a case that was not run."""
-        try:
-            judgment = self._judge(case, self._open_once().isolation.level)
-        except Exception as error:
-            self.close()
-            judgment = Judgment("not run", f"{type(error).__name__}: {error}")
-        return Outcome(self._name, case.name, case.group, *judgment)
-
-    def close(self) -> None:
-        if self._sandbox is not None:
-            with suppress(SandboxError):
-                self._sandbox.close()
-            self._sandbox = None
-
-    def _open_once(self) -> Sandbox:
-        if self._sandbox is None:
-            self._sandbox = self._open()
-        return self._sandbox
-
-    def _judge(self, case: SandboxCase, level: IsolationLevel) -> Judgment:
-        if level == "none":
+    def _judge(self, case: SandboxCase) -> Judgment:
+        if self._open_once().isolation.level == "none":
             # an action that overflows the stack would take this process along
             return Judgment("beyond level", f"needs {case.needs}: not tried")
         if isinstance(case, SandboxMachineCase):
-            return at_level(case.attempt(self._open), case.needs, level)
+            return case.attempt(self._open)
         judgment = self._apply(case)
         [after] = self._open_once().apply_many("f(1)\n", "python", [_RENAME])
         if after.after != "g(1)\n":
             return Judgment("not run", f"the sandbox answers no more: {after.verdict}")
-        return at_level(judgment, case.needs, level)
+        return judgment
 
     def _apply(self, case: ActionCase) -> Judgment:
         try:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
@@ -84,8 +84,7 @@ class SandboxMachineCase:
 
 
 def _kill_case(open_jail: Callable[[], Jail], host: Host) -> Judgment:
-    jail = open_jail()
-    try:
+    with closing(open_jail()) as jail:
         _ = jail.isolation  # starts what it needs, in this thread: it may be made to end with the thread
         with ThreadPoolExecutor(1) as pool:
             killing = pool.submit(_kill_the_busiest)
@@ -102,13 +101,10 @@ def _kill_case(open_jail: Callable[[], Jail], host: Host) -> Judgment:
                 return Judgment("not run", "found no process to kill")
         after = judge_end(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
         return Judgment("contained", detail) if after.status == "contained" else after
-    finally:
-        jail.close()
 
 
 def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgment:
-    first, second = open_jail(), open_jail()
-    try:
+    with closing(open_jail()) as first, closing(open_jail()) as second:
         _ = first.isolation, second.isolation
         facts = host.facts
         with ThreadPoolExecutor(1) as pool:
@@ -117,9 +113,6 @@ def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgment:
             after = judge_end(_OTHER_OF_TWO, second.run(_OTHER_OF_TWO.case(facts)), (), 0)
             undisturbed = judge_end(_ONE_OF_TWO, running.result(), host.findings(), 0)
         return after if after.status != "contained" else undisturbed
-    finally:
-        first.close()
-        second.close()
 
 
 def _close_jail(open_jail: Callable[[], Jail], host: Host) -> Judgment:
@@ -150,22 +143,14 @@ def _close_jail(open_jail: Callable[[], Jail], host: Host) -> Judgment:
 def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     marker = host.marker
     names = [
-        *(
-            f"../{marker}",
-            f"a/../../{marker}",
-            f"/tmp/{marker}",
-            f"{host.facts['open_folder']}/{marker}",
-            "",
-            ".",
-            "..",
-        ),
+        *(f"../{marker}", f"a/../../{marker}", f"/tmp/{marker}", f"{host.facts['open_folder']}/{marker}"),
+        *("", ".", ".."),
         *("a\\b", "a\0b", "a\nb", "con", "COM1.txt", "end.", "a" * 256, "C:x", "x/" * 600 + "x"),
     ]
     requests = [{PROGRAM: b"", name: b"x"} for name in names]
     requests += [{PROGRAM: b"", "large": bytes((CASE_LIMITS.disk_mb + 1) << 20)}]
     requests += [{PROGRAM: b"", **{f"f{number}": b"" for number in range(CASE_LIMITS.files + 1)}}]
-    jail = open_jail()
-    try:
+    with closing(open_jail()) as jail:
         for files in requests:
             for case in (Case("python", (PROGRAM,), files), Case("python", (PROGRAM,), {PROGRAM: b""}, trusted=files)):
                 with suppress(DataError):
@@ -173,13 +158,10 @@ def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgment:
                     return Judgment("escaped", f"took a file called {[*files][1]!r:.60}")
         after = judge_end(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
         return Judgment("contained", "each was refused") if after.status == "contained" else after
-    finally:
-        jail.close()
 
 
 def _kill_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
-    sandbox = open_sandbox()
-    try:
+    with closing(open_sandbox()) as sandbox:
         _ = sandbox.isolation
         with ThreadPoolExecutor(1) as pool:
             killing = pool.submit(_kill_the_busiest)
@@ -196,8 +178,6 @@ def _kill_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
                 return Judgment("not run", "found no process to kill")
         after = sandbox.apply_many("f(1)\n", "python", [_RENAME])[0].after
         return Judgment("contained", detail) if after == "g(1)\n" else Judgment("not run", "it answers no more")
-    finally:
-        sandbox.close()
 
 
 JAIL_MACHINE_CASES = (
