@@ -120,21 +120,13 @@ FORMS = {
 
 @in_namespaces
 @pytest.mark.parametrize("form", FORMS)
-def test_right_code_passes_tests_of_every_form(jail: ServedJail, form: str) -> None:
+def test_right_code_passes_tests_of_every_form_and_wrong_code_fails_them(jail: ServedJail, form: str) -> None:
     text, name = FORMS[form]
     tests = "import functools, pytest, unittest\nfrom unittest import mock\nfrom m import add\n" + text
-    result = by_pytest(jail, RIGHT, tests, f"test_m.py::{name}")
-    assert (outcomes(result), result.passed, result.error) == (["passed"], True, "")
-
-
-@in_namespaces
-@pytest.mark.parametrize("form", FORMS)
-def test_wrong_code_fails_tests_of_every_form(jail: ServedJail, form: str) -> None:
-    text, name = FORMS[form]
-    tests = "import functools, pytest, unittest\nfrom unittest import mock\nfrom m import add\n" + text
-    wrong = "def add(a, b):\n    return 0\n"
-    result = by_pytest(jail, wrong, tests, f"test_m.py::{name}")
-    assert (outcomes(result), result.passed) == (["failed"], False)
+    right = by_pytest(jail, RIGHT, tests, f"test_m.py::{name}")
+    assert (outcomes(right), right.passed, right.error) == (["passed"], True, "")
+    wrong = by_pytest(jail, "def add(a, b):\n    return 0\n", tests, f"test_m.py::{name}")
+    assert (outcomes(wrong), wrong.passed) == (["failed"], False)
 
 
 @in_namespaces
@@ -165,40 +157,32 @@ def test_a_test_that_did_not_run_to_its_end_has_not_passed(jail: ServedJail, tex
     assert (outcomes(result), result.passed) == ([outcome], False)
 
 
-@in_namespaces
-def test_tests_may_stand_in_folders_and_read_files_beside_them(jail: ServedJail) -> None:
-    text = (
-        "from pathlib import Path\nfrom m import add\ndef test_add():\n"
-        "    assert add(1, 2) == int((Path(__file__).parent / 'data' / 'three.txt').read_text())\n"
-    )
-    tests = {"tests/unit/test_a.py": text, "tests/unit/data/three.txt": "3"}
-    assert by_pytest(jail, RIGHT, tests, "tests/unit/test_a.py::test_add").passed is True
-    assert by_pytest(jail, WRONG, tests, "tests/unit/test_a.py::test_add").passed is False
-
-
-@in_namespaces
-def test_files_that_tests_read_need_be_no_valid_python(jail: ServedJail) -> None:
-    tests = {"test_m.py": TESTS, "data/old.py": "print 'x'\n"}
-    assert by_pytest(jail, RIGHT, tests).passed is True
-    assert by_pytest(jail, WRONG, tests).passed is False
-
-
-@in_namespaces
-@pytest.mark.parametrize(
-    "tests",
-    [
-        {"shared.py": TESTS, "test_m.py": "from shared import test_add\n"},
+BESIDE = "assert add(1, 2) == int((Path(__file__).parent / 'data' / 'three.txt').read_text())"
+PLACES: dict[str, tuple[str, dict[str, str]]] = {
+    "in folders, with files beside them": (
+        "tests/unit/test_a.py::test_add",
+        {
+            "tests/unit/test_a.py": f"from pathlib import Path\nfrom m import add\ndef test_add():\n    {BESIDE}\n",
+            "tests/unit/data/three.txt": "3",
+        },
+    ),
+    "beside what is no valid Python": (ADD, {"test_m.py": TESTS, "data/old.py": "print 'x'\n"}),
+    "a function of another file": (ADD, {"shared.py": TESTS, "test_m.py": "from shared import test_add\n"}),
+    "a class of another file": (
+        "test_m.py::TestA::test_add",
         {
             "shared.py": "from m import add\nclass Shared:\n    def test_add(self):\n        assert add(1, 2) == 3\n",
             "test_m.py": "from shared import Shared\nclass TestA(Shared):\n    pass\n",
         },
-    ],
-    ids=["a function", "a class"],
-)
-def test_tests_may_come_from_another_file_of_the_specification(jail: ServedJail, tests: dict[str, str]) -> None:
-    expected = ADD if "Shared" not in tests["shared.py"] else "test_m.py::TestA::test_add"
-    assert by_pytest(jail, RIGHT, tests, expected).passed is True
-    assert by_pytest(jail, WRONG, tests, expected).passed is False
+    ),
+}
+
+
+@in_namespaces
+@pytest.mark.parametrize("place", PLACES)
+def test_tests_may_stand_in_several_files(jail: ServedJail, place: str) -> None:
+    expected, tests = PLACES[place]
+    assert [by_pytest(jail, code, tests, expected).passed for code in (RIGHT, WRONG)] == [True, False]
 
 
 @in_namespaces
