@@ -3,7 +3,6 @@ import hashlib
 import logging
 import pickle
 import socket
-from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -20,12 +19,6 @@ PATH = "/api/harbor/deployments"
 LIST, CREATE = f"GET {PATH}", f"POST {PATH}"
 BRISK = RetryPolicy(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
 BODY = {"name": "tests"}
-
-
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
 
 
 @pytest.fixture

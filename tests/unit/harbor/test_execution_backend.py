@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -25,30 +25,6 @@ from graftline.harbor.task_app_client import create_task_app_client
 from tests.harbor_server import Fault, HarborServer, reward
 
 ROLLOUTS = "POST /api/harbor/rollouts"
-
-
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running_server: HarborServer) -> HarborServer:
-    running_server.renew()
-    running_server.deployments["dep-1"] = {
-        "id": "dep-1",
-        "name": "tests",
-        "version": 1,
-        "body": {},
-        "a_key_of_later": 1,
-    }
-    return running_server
-
-
-@pytest.fixture
-def ref(server: HarborServer) -> HarborDeploymentRef:
-    return HarborDeploymentRef("dep-1", server.url, server.key)
 
 
 def asked(seed: int = 0, id: str = "r-1") -> RolloutRequest:

@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,25 +14,6 @@ from tests.harbor_server import HarborServer
 
 BATCH = "POST /api/harbor/deployments/dep-1/instances/batch"
 PAGES = "GET /api/harbor/deployments/dep-1/instances"
-
-
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running_server: HarborServer) -> HarborServer:
-    running_server.renew()
-    running_server.deployments["dep-1"] = {
-        "id": "dep-1",
-        "name": "tests",
-        "version": 1,
-        "body": {},
-        "a_key_of_later": 1,
-    }
-    return running_server
 
 
 def test_instances_of_the_first_seeds_are_made(server: HarborServer) -> None:

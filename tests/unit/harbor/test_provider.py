@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,30 +11,11 @@ from tests.harbor_server import HarborServer
 PAGES = "GET /api/harbor/deployments/dep-1/instances"
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
-
-
 @pytest.fixture
-def server(running_server: HarborServer) -> HarborServer:
-    running_server.renew()
-    running_server.deployments["dep-1"] = {
-        "id": "dep-1",
-        "name": "tests",
-        "version": 1,
-        "body": {},
-        "a_key_of_later": 1,
-    }
-    create_harbor_instances("dep-1", 3, running_server.url, running_server.key)
-    running_server.asked.clear()
-    return running_server
-
-
-@pytest.fixture
-def ref(server: HarborServer) -> HarborDeploymentRef:
-    return HarborDeploymentRef("dep-1", server.url, server.key)
+def server(server: HarborServer) -> HarborServer:
+    create_harbor_instances("dep-1", 3, server.url, server.key)
+    server.asked.clear()
+    return server
 
 
 def test_seeds_have_the_instances_that_the_service_says(ref: HarborDeploymentRef) -> None:

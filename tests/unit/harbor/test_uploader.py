@@ -2,7 +2,6 @@ import asyncio
 import base64
 import io
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,6 @@ from tests.harbor_server import Fault, HarborServer
 
 CREATE = "POST /api/harbor/deployments"
 BRISK = RetryPolicy(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
-
-
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[HarborServer]:
-    with HarborServer() as server:
-        yield server
 
 
 @pytest.fixture

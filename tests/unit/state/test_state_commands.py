@@ -38,6 +38,7 @@ def cells(result: Result) -> list[list[str]]:
 
 
 def test_dump_shows_every_text_and_what_the_state_costs(root: Path) -> None:
+    assert State.model_validate_json(run(root, "dump", "task#1", "--json").stdout) == STATE
     result = run(root, "dump", "task#1")
 
     assert cells(result) == [
@@ -50,11 +51,11 @@ def test_dump_shows_every_text_and_what_the_state_costs(root: Path) -> None:
     assert result.stdout.splitlines()[-1] == f"{STATE.token_budget()} tokens, 81 characters of a prompt"
 
 
-def test_dump_prints_the_state_as_json(root: Path) -> None:
-    assert State.model_validate_json(run(root, "dump", "task#1", "--json").stdout) == STATE
-
-
 def test_list_shows_what_is_kept(root: Path) -> None:
+    assert json.loads(run(root, "list", "--json").stdout) == [
+        {"key": "other", "version": 1, "written_at": "2026-01-01T00:00:00+00:00", "attempt": None},
+        {"key": "task#1", "version": 2, "written_at": "2026-01-01T00:00:00+00:00", "attempt": None},
+    ]
     result = run(root, "list")
 
     assert result.stdout.splitlines()[0].strip() == "2 states"
@@ -62,13 +63,6 @@ def test_list_shows_what_is_kept(root: Path) -> None:
         ["task", "changes", "last change", "attempt"],
         ["other", "1", "2026-01-01T00:00:00+00:00"],
         ["task#1", "2", "2026-01-01T00:00:00+00:00"],
-    ]
-
-
-def test_list_prints_json(root: Path) -> None:
-    assert json.loads(run(root, "list", "--json").stdout) == [
-        {"key": "other", "version": 1, "written_at": "2026-01-01T00:00:00+00:00", "attempt": None},
-        {"key": "task#1", "version": 2, "written_at": "2026-01-01T00:00:00+00:00", "attempt": None},
     ]
 
 
@@ -91,6 +85,9 @@ def test_the_state_of_a_failed_attempt_is_shown_with_why_it_failed(root: Path) -
 
 def test_history_shows_what_came_and_what_went(root: Path) -> None:
     at = "2026-01-01T00:00:00+00:00"
+    assert json.loads(run(root, "history", "other", "--json").stdout) == [
+        {"version": 1, "written_at": at, "changed": {"goals": ["wait"]}}
+    ]
 
     assert cells(run(root, "history", "task#1")) == [
         ["change", "at", "field", "text"],
@@ -100,12 +97,6 @@ def test_history_shows_what_came_and_what_went(root: Path) -> None:
         ["2", at, "history", "- did none"],
         ["2", at, "history", "+ did two"],
         ["2", at, "next_focus", "+ line 7"],
-    ]
-
-
-def test_history_prints_json(root: Path) -> None:
-    assert json.loads(run(root, "history", "other", "--json").stdout) == [
-        {"version": 1, "written_at": "2026-01-01T00:00:00+00:00", "changed": {"goals": ["wait"]}}
     ]
 
 

@@ -203,11 +203,6 @@ def test_what_is_no_step_is_said_so_that_it_can_be_mended(name: str) -> None:
     assert len(found.reason) < 700
 
 
-def test_a_model_that_was_asked_for_json_is_asked_for_it_again() -> None:
-    reason = "There is no action in the answer: give one JSON object with `think`, `action` and `state_update`."
-    assert parse_answer("Sure, here you are!", JSON) == ParseError(reason)
-
-
 HOSTILE = {
     "braces": "{" * MAX_ANSWER_CHARACTERS,
     "objects": '{"a":' * (MAX_ANSWER_CHARACTERS // 5),
