@@ -26,21 +26,13 @@ class Adapters:
         self._are_fixed = are_fixed
 
     def require(self, name: str) -> None:
-        """Check that `name` is an adapter: an actor has others under names that it was started with.
-
-        Raises:
-            ActorError: it is none.
-        """
+        """Raise ActorError where `name` is no adapter: an actor has others under names that it was started with."""
         if name not in self._folders:
             names = ", ".join(sorted(self._folders)) or "none"
             raise ActorError(f"adapter {name!r} is unknown; known: {names}; load it, or name it in the fleet")
 
     async def ensure(self, member: Member, name: str) -> None:
-        """See to it that `member` has the adapter.
-
-        Raises:
-            Fault: `member` does not load it, or was started without it.
-        """
+        """See to it that `member` has the adapter; Fault where it does not load it, or was started without it."""
         folder = self._folders.get(name)
         if folder is None:
             raise Fault(FaultKind.REFUSED, f"has no adapter {name!r} any more")
@@ -52,11 +44,7 @@ class Adapters:
                 member.adapters[name] = folder
 
     async def load(self, name: str, folder: str, members: Sequence[Member]) -> None:
-        """Load `name` at all `members` that are in service; the others get it when a request needs it there.
-
-        Raises:
-            ActorError: one of them does not load it, or is embedded and was started without it.
-        """
+        """Load `name` at all `members` that are in service; the others get it when a request needs it there."""
         self._folders[name] = folder
         for member in members:
             # the folder may be the same, and hold other weights
@@ -66,11 +54,7 @@ class Adapters:
         )
 
     async def unload(self, name: str, members: Sequence[Member]) -> None:
-        """Forget `name`, here and at all `members` that have it; embedded ones keep it until they end.
-
-        Raises:
-            ActorError: one of them does not do it.
-        """
+        """Forget `name`, here and at all `members` that have it; embedded ones keep it until they end."""
         self._folders.pop(name, None)
         await _at_all([member for member in members if name in member.adapters], lambda member: _unload(member, name))
 
@@ -86,11 +70,7 @@ async def _load(member: Member, name: str, folder: str) -> None:
 
 
 async def _check_has(member: Member, name: str, folder: str) -> None:
-    """Check that the embedded server of `member` was started with the adapter in `folder`, which may be relative.
-
-    Raises:
-        Fault: it was not.
-    """
+    """Check that the embedded server of `member` was started with the adapter in `folder`, which may be relative."""
     content = await member.client.get("/v1/models", _LOAD_S)
     try:
         roots = {

@@ -38,19 +38,11 @@ class BlockingChatModel:
         return self.model.name
 
     def generate(self, request: ChatRequest) -> ChatAnswer:
-        """As `ChatModel.generate`; interrupted, it cancels the request.
-
-        Raises:
-            ActorError: as there, or the model was closed.
-        """
+        """As `ChatModel.generate`; interrupted, it cancels the request."""
         return self.run(self.model.generate(request))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what `work`, of the model, returns in its event loop.
-
-        Raises:
-            ActorError: the model was closed, or as `work`.
-        """
+        """Return what `work`, of the model, returns in its event loop; ActorError where the model was closed."""
         with self._lock:
             if self._is_closed:
                 work.close()

@@ -133,30 +133,18 @@ class ActorClient:
         self._idle: list[_Lane] = []
 
     async def chat(self, body: bytes, request_id: str) -> Reply:
-        """Return the answer to an encoded chat. Cancelled, it closes the connection, upon which servers stop working.
-
-        Raises:
-            Fault: there is none.
-        """
+        """Return the answer to an encoded chat. Cancelled, it closes the connection, upon which servers stop working."""
         status, headers, content = await self._exchange("POST", self._chats, body, request_id)
         if status != HTTPStatus.OK:
             raise self._fault(status, headers, content)
         return decode_chat(content)
 
     async def get(self, path: str, timeout_s: float) -> bytes:
-        """Return what is at `path` of the server, `/health` or `/metrics`.
-
-        Raises:
-            Fault: there is nothing, or not in time.
-        """
+        """Return what is at `path` of the server, `/health` or `/metrics`."""
         return await self._call("GET", self._base.join(path), b"", timeout_s)
 
     async def post(self, path: str, body: bytes, timeout_s: float) -> bytes:
-        """Return what the server answers to `body` at `path` of its interface, `/load_lora_adapter`.
-
-        Raises:
-            Fault: it does not do it, or not in time.
-        """
+        """Return what the server answers to `body` at `path` of its interface, `/load_lora_adapter`."""
         return await self._call("POST", self._base.join(f"{self._api_path}{path}"), body, timeout_s)
 
     async def prune(self) -> None:
@@ -265,11 +253,7 @@ _SAID_CHARACTERS = 300
 
 
 def encode_chat(request: ChatRequest, model: str, seed: int | None) -> bytes:
-    """Return the body that asks `request` of `model`.
-
-    Raises:
-        DataError: the chat is no Unicode text, or the schema no JSON.
-    """
+    """Return the body that asks `request` of `model`; DataError where the chat is no Unicode text, or the schema no JSON."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
@@ -292,11 +276,7 @@ def encode_chat(request: ChatRequest, model: str, seed: int | None) -> bytes:
 
 
 def decode_chat(content: bytes) -> Reply:
-    """Return the answer in the body of status 200.
-
-    Raises:
-        Fault: there is none in it, or the server ended it before the model or `max_tokens` did.
-    """
+    """Return the answer in the body of status 200; Fault where there is none, or the server ended it by itself."""
     try:
         body = orjson.loads(content)
         [choice] = body["choices"]

@@ -35,11 +35,9 @@ class Dispatcher:
         """Requests for which there was no room so far."""
 
     async def take(self, prefix: int, avoided: Collection[Member], is_again: bool) -> Member:
-        """Return an actor with a place for a request, which has to be released. Those `avoided` get it only when there is
-        no other; a request that was tried before need not stand in the line again.
+        """Return an actor with a place for a request, which has to be released; ActorError where none is in service for too long.
 
-        Raises:
-            ActorError: no actor has been in service for as long as the pool is patient.
+        Those `avoided` get it only when there is no other; a request that was tried before need not stand in the line again.
         """
         if self._has_given_up:
             raise self._dead()

@@ -121,11 +121,7 @@ class Fleets(Config):
 
 
 def load_fleet(configs: Path, name: str) -> Fleet:
-    """Return the fleet called `name` of `vllm_actors.yaml` in the folder `configs`.
-
-    Raises:
-        ConfigError: the file does not fit, or has no such fleet.
-    """
+    """Return the fleet called `name` of `vllm_actors.yaml` in the folder `configs`; ConfigError where it has no such fleet."""
     path = configs / "vllm_actors.yaml"
     fleets = load_yaml(path, Fleets).fleets
     if name not in fleets:

@@ -31,15 +31,7 @@ ChatModelConfig = Annotated[ActorsConfig | MemoryChatModelConfig, Field(discrimi
 
 
 def open_chat_model(config: ChatModelConfig, configs: Path, secrets: Secrets) -> ChatModel:
-    """Return the chat model of `config`; nothing is asked before its first request.
-
-    Args:
-        configs: the folder with `vllm_actors.yaml`.
-        secrets: where the key of the fleet is looked up.
-
-    Raises:
-        ConfigError: the fleet is not there, does not fit, or its key is not set.
-    """
+    """Return the chat model of `config`, its fleet of `vllm_actors.yaml` in the folder `configs`; nothing is asked of it yet."""
     match config:
         case ActorsConfig():
             # httpx and its TLS are loaded by whoever asks served models

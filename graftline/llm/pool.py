@@ -26,12 +26,7 @@ _MAX_REPORTED = 8
 
 
 class ActorPool:
-    """Asks the actors of `fleet`. Belongs to the event loop of its first request; `blocking.py` is for threads.
-
-    Args:
-        key: sent to all actors.
-        chance: of waits and request ids.
-    """
+    """Asks the actors of `fleet`. Belongs to the event loop of its first request; `blocking.py` is for threads."""
 
     def __init__(
         self,
@@ -99,21 +94,15 @@ class ActorPool:
                 self._is_empty.set()
 
     async def load_adapter(self, name: str, folder: str) -> None:
-        """Load the LoRA adapter in `folder` under `name` at every actor, again if it is there; an actor that is not in
-        service gets it before it gets a request for it.
+        """Load the LoRA adapter in `folder` under `name` at every actor, again if it is there; ActorError where one does not.
 
-        Raises:
-            ActorError: one of the actors does not load it.
+        An actor that is not in service gets it before it gets a request for it.
         """
         self._check_loop()
         await self._adapters.load(name, folder, self._members)
 
     async def unload_adapter(self, name: str) -> None:
-        """Take the adapter called `name` away from every actor.
-
-        Raises:
-            ActorError: one of the actors does not do it.
-        """
+        """Take the adapter called `name` away from every actor; ActorError where one does not do it."""
         self._check_loop()
         await self._adapters.unload(name, self._members)
 

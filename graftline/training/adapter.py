@@ -81,16 +81,9 @@ def download_adapter(
     patience: RetryPolicy | None = None,
     clock: Clock = utc_now,
 ) -> Path:
-    """Return the folder of the adapter of `run`, fetched unless it is there.
+    """Return the folder of the adapter of `run`, fetched unless it is there; ConfigError where the run is not done.
 
-    Args:
-        weights: What it was trained on, where that is of the catalog.
-
-    Raises:
-        ConfigError: the run is not done.
-        TrainingError: the backend does not give the addresses.
-        DownloadError: a file cannot be had, or written.
-        DataError: what comes is no adapter.
+    `weights` are what it was trained on, where that is of the catalog.
     """
     if not run.export_path:
         raise ConfigError(

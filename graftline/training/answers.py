@@ -145,12 +145,7 @@ def solve(
     answer_tokens: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[GradedAnswer]:
-    """Return the graded answer of `sampler` to each task, in their order.
-
-    Raises:
-        TrainingError: It does not answer.
-        SandboxError: The sandbox failed.
-    """
+    """Return the graded answer of `sampler` to each task, in their order."""
     prompts = [questions.tokens(first_question(task, prompt)) for task in tasks]
     futures = questions.ask(sampler, prompts, AnswerSampling(answer_tokens), [0] * len(tasks))
     answers = []

@@ -62,12 +62,7 @@ class _Dropped:
 
 
 def load_tokenizer(name_or_folder: str | Path) -> Tokenizer:
-    """Return a tokenizer from a folder, or by its name from the cache of the Hugging Face hub; nothing is fetched.
-
-    Raises:
-        ConfigError: transformers is missing.
-        ModelError: There is none, or it cannot be read.
-    """
+    """Return a tokenizer from a folder, or by its name from the cache of the Hugging Face hub; ModelError where there is none."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -96,17 +91,10 @@ def render_all(
     train_on: TrainOn = "all_assistant_messages",
     max_tokens: int | None = None,
 ) -> Rendered:
-    """Return `chats` as datums; what cannot be trained on is left out and counted.
+    """Return `chats` as datums; what cannot be trained on, or is longer than `max_tokens`, is left out and counted.
 
     A chat is one datum, unless all of its answers are trained on and the renderer shows earlier ones otherwise than a model
     would say them, as `qwen3` leaves their thoughts out: then every answer is one, with what came before it.
-
-    Args:
-        chats: Messages, each with a `role` of system, user or assistant, and a `content` of text.
-        max_tokens: Of a whole chat, targets included; None for no limit.
-
-    Raises:
-        ConfigError: The renderer is unknown, or needs tokens that the tokenizer lacks.
     """
     rendering = open_renderer(renderer, tokenizer)
     is_split = train_on == "all_assistant_messages" and not rendering.has_extension_property
@@ -131,11 +119,7 @@ def render_all(
 
 
 def open_renderer(name: str, tokenizer: Tokenizer) -> Any:
-    """Return a renderer of the cookbook, checked to work with `tokenizer`.
-
-    Raises:
-        ConfigError: It is unknown, or `tokenizer` lacks what it writes.
-    """
+    """Return a renderer of the cookbook; ConfigError where it is unknown, or `tokenizer` lacks what it writes."""
     try:
         from tinker_cookbook.renderers import get_registered_renderer_names, get_renderer
     except ImportError as error:

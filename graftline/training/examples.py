@@ -52,11 +52,7 @@ class TrainingData:
 
 
 def read_rows(path: Path, field: str, format: str) -> list[dict[str, Any]]:
-    """Return the objects of a file with one on every line, each with a list in `field`; `format` is that of the export.
-
-    Raises:
-        DataError: It is no such file.
-    """
+    """Return the objects of a file with one on every line, each with a list in `field`; `format` is that of the export."""
     rows = read_objects(path)
     for number, row in enumerate(rows, 1):
         if not isinstance(row.get(field), list):

@@ -70,15 +70,8 @@ def open_training_client(
 ) -> Iterator[TinkerSDKClient]:
     """Give the service of `config`, and close it at the end of the block.
 
-    Args:
-        root: Below it are weights, and checkpoints of a backend of this machine.
-        secrets: Where the key is looked up.
-        model: What a backend of this machine serves where `config` does not say.
-        deadline_s: How long any answer may take.
-
-    Raises:
-        ConfigError: The key has the wrong shape, the address is none, or the extra is missing.
-        TrainingError: A backend of this machine does not start.
+    `root` has the weights below it, and checkpoints of a backend of this machine, which serves `model` where `config` does not
+    say. No answer may take longer than `deadline_s`.
     """
     match config:
         case TinkerServiceConfig():
@@ -114,12 +107,7 @@ def tokenizer_of(
     paths: Paths,
     environment: Mapping[str, str],
 ) -> Tokenizer:
-    """Return the tokenizer of what `service`, opened by `port`, trains: its own, that of its folder, or that of `config`.
-
-    Raises:
-        ConfigError: transformers is missing.
-        ModelError: It is not there, or cannot be read.
-    """
+    """Return the tokenizer of what `service`, opened by `port`, trains: its own, that of its folder, or that of `config`."""
     if isinstance(service, MemoryTrainingService):
         return memory_tokenizer()
     if isinstance(port, LocalBackendConfig) and port.folder and not config.tokenizer:
@@ -128,10 +116,6 @@ def tokenizer_of(
 
 
 def tokenizer_source(config: TinkerTrainingConfig, paths: Paths, environment: Mapping[str, str]) -> Path | str:
-    """Return the folder of the tokenizer, or its name where it is of no model of the catalog.
-
-    Raises:
-        ModelError: The weights of the model are not there.
-    """
+    """Return the folder of the tokenizer, or its name where it is of no model of the catalog."""
     name = config.tokenizer or config.model
     return convert_here(name, paths, environment) if name in load_models(paths).models else name

@@ -132,11 +132,7 @@ class TinkerSDKClient:
             logger.warning("%s", error)
 
     def preflight(self) -> None:
-        """Check within two seconds that a service answers at all; the key is not sent.
-
-        Raises:
-            TrainingError: No service answers, or it is ill.
-        """
+        """Raise TrainingError unless a service that is well answers within two seconds; the key is not sent."""
         try:
             status, _ = _run_in_thread(lambda: _get(self._base_url + _HEALTH)).result(_HEALTH_CHECK_S)
         except TimeoutError:

@@ -96,12 +96,7 @@ def open_trackers(
 ) -> Iterator[Trackers]:
     """Yield the trackers of an attempt at a run; a later attempt of the same name and folder resumes there.
 
-    Args:
-        run_id: Of the run, which is also what W&B knows it by.
-        config: What W&B shows beside the metrics.
-        folder: What trackers write is below it.
-        root: Whose `.env` a key may stand in.
-        environment: That of this process if it is None.
+    What trackers write is below `folder`; a key may stand in the `.env` of `root`.
     """
     variables = os.environ if environment is None else environment
     trackers = Trackers()

@@ -49,12 +49,7 @@ class Machine:
 
 
 def weights_of(fleet: Fleet, paths: Paths, environment: Mapping[str, str]) -> str:
-    """Return what the actors serve on this machine: a file, a folder, or a repository.
-
-    Raises:
-        ConfigError: the model is unknown.
-        ModelError: its weights are not here.
-    """
+    """Return what the actors serve on this machine: a file, a folder, or a repository; ModelError where it is not here."""
     local = paths.root / fleet.model
     if local.exists():
         return str(local)
@@ -68,11 +63,7 @@ def weights_of(fleet: Fleet, paths: Paths, environment: Mapping[str, str]) -> st
 
 
 def weights_below(home: Path, fleet: Fleet, paths: Paths) -> str:
-    """Return what the actors serve on a machine whose root folder is `home`; nothing has to be there yet.
-
-    Raises:
-        ConfigError: the model is unknown.
-    """
+    """Return what the actors serve on a machine whose root folder is `home`; nothing has to be there yet."""
     match fleet.engine:
         case "embedded":
             file = load_models(paths).weights(fleet.model).file
@@ -84,11 +75,7 @@ def weights_below(home: Path, fleet: Fleet, paths: Paths) -> str:
 
 
 def launch_of(fleet: Fleet, actor: Actor, weights: str, machine: Machine) -> Launch:
-    """Return how `actor` is started; `weights` is what it serves: a file, a folder or a repository.
-
-    Raises:
-        ConfigError: it cannot be started by us, or with these settings.
-    """
+    """Return how `actor` is started to serve `weights`; ConfigError where it cannot be by us, or with these settings."""
     if fleet.engine == "service":
         raise ConfigError(f"actor {actor.name!r}: its fleet is a service, which somebody else runs; nothing to start")
     if actor.url.startswith("https:"):
@@ -193,11 +180,7 @@ _LEAST_OPEN_FILES = 8192  # supervisord does not start where it cannot have them
 
 
 def units(name: str, fleet: Fleet, weights: str, home: Path) -> dict[str, str]:
-    """Return the files by name, for machines that have Graftline in `home/venv` and vLLM in `home/vllm`.
-
-    Raises:
-        ConfigError: the fleet is a service, or cannot be started with these settings.
-    """
+    """Return the files by name, for machines that have Graftline in `home/venv` and vLLM in `home/vllm`."""
     threads = sum(actor.threads or 0 for actor in fleet.actors)
     machine = Machine(home / "venv" / "bin" / "python", home / "vllm", range(max(threads, 1)), home)
     launches = {actor: launch_of(fleet, actor, weights, machine) for actor in fleet.actors}

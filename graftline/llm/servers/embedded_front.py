@@ -30,9 +30,7 @@ _OF_A_CONNECTION = (b"accept-encoding", b"connection", b"content-length", b"host
 class EmbeddedFront:
     """The ASGI application before the llama.cpp server that listens on the Unix socket `socket`.
 
-    Args:
-        base: Names the bare model.
-        adapters: Folders of the adapters by name, in the order of llama.cpp's numbers.
+    `base` names the bare model, `adapters` the folders of adapters, in the order of llama.cpp's numbers.
     """
 
     def __init__(self, socket: Path, base: str, adapters: Mapping[str, Path]) -> None:

@@ -89,7 +89,6 @@ def up(
     `weights` is what the actors serve. `show` is told whenever the phase of an actor changes.
 
     Raises:
-        ConfigError: no actor of the fleet is on this machine, or one cannot be started with these settings.
         ActorError: a port is in use, a server ended before it was healthy (that actor is stopped again), or it was not
             healthy after `wait_s` (it goes on).
     """
@@ -127,11 +126,7 @@ def down(paths: Paths, name: str) -> dict[str, Stopped]:
 
 
 def local_actors(name: str, fleet: Fleet) -> list[Actor]:
-    """Return the actors of `fleet` whose address is one of this machine.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the actors of `fleet` whose address is one of this machine; ConfigError where there are none."""
     if fleet.engine == "service":
         raise ConfigError(f"fleet {name!r}: is a service, which somebody else runs; there is nothing to start or stop")
     local = [actor for actor in fleet.actors if _is_here(actor.host)]

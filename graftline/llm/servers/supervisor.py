@@ -309,11 +309,7 @@ def start_time_of(pid: int) -> str:
 
 
 def read_state(path: Path) -> SupervisorState | None:
-    """Return what the supervisor wrote there; None where there is nothing.
-
-    Raises:
-        RecordError: it is something else.
-    """
+    """Return what the supervisor wrote there, None where there is nothing; RecordError where it is something else."""
     try:
         return SupervisorState(**json.loads(path.read_bytes()))
     except FileNotFoundError:

@@ -141,11 +141,7 @@ class ModelCatalog(Config):
         return self
 
     def weights(self, name: str) -> Weights:
-        """Return the weights called `name`.
-
-        Raises:
-            ConfigError: there are none.
-        """
+        """Return the weights called `name`; ConfigError where there are none."""
         if name not in self.models:
             names = ", ".join(sorted(self.models))
             raise ConfigError(f"model {name!r} is unknown; known in configs/models.yaml: {names}")
@@ -153,20 +149,12 @@ class ModelCatalog(Config):
 
 
 def load_models(paths: Paths) -> ModelCatalog:
-    """Return the models that are known.
-
-    Raises:
-        ConfigError: the file is missing or does not fit.
-    """
+    """Return the models that are known."""
     return load_yaml(paths.configs / "models.yaml", ModelCatalog)
 
 
 def find_weights(name: str, paths: Paths) -> Weights | None:
-    """Return the weights called `name`; None where no catalog has them, or the root has no catalog.
-
-    Raises:
-        ConfigError: the catalog does not fit.
-    """
+    """Return the weights called `name`; None where no catalog has them, or the root has no catalog."""
     return load_models(paths).models.get(name) if (paths.configs / "models.yaml").exists() else None
 
 
@@ -217,12 +205,7 @@ def models_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
 
 
 def model_file(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
-    """Return where the weights called `name` lie, once they are known to be the pinned ones.
-
-    Raises:
-        ConfigError: there are none of that name.
-        ModelError: they are not there, or are something else.
-    """
+    """Return where the weights called `name` lie; ModelError where they are not there, or not the pinned ones."""
     weights = load_models(paths).weights(name)
     path = models_folder(paths, environment) / weights.file
     if not is_right(path, weights):
@@ -232,12 +215,7 @@ def model_file(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
 
 
 def safetensors_folder(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
-    """Return where the safetensors made of the weights called `name` lie, once they are known to be right.
-
-    Raises:
-        ConfigError: there are no weights of that name.
-        ModelError: they are not there, were altered, or were made of other weights.
-    """
+    """Return where the safetensors made of the weights called `name` lie; ModelError where they are not there, or not right."""
     weights = load_models(paths).weights(name)
     folder = safetensors_path(name, paths, environment)
     if fault := _safetensors_fault(folder, weights):
@@ -251,11 +229,7 @@ def safetensors_path(name: str, paths: Paths, environment: Mapping[str, str]) ->
 
 
 def list_models(paths: Paths, environment: Mapping[str, str]) -> list[StoredModel]:
-    """Return every model of the catalog, without reading weights.
-
-    Raises:
-        ConfigError: the catalog cannot be read.
-    """
+    """Return every model of the catalog, without reading weights."""
     models = []
     for name, weights in load_models(paths).models.items():
         path = models_folder(paths, environment) / weights.file
@@ -268,11 +242,7 @@ def list_models(paths: Paths, environment: Mapping[str, str]) -> list[StoredMode
 
 
 def verify_models(names: Sequence[str], paths: Paths, environment: Mapping[str, str]) -> list[Verified]:
-    """Read the weights called `names`, those that are there if none is named, and what was made of them.
-
-    Raises:
-        ConfigError: a name is unknown.
-    """
+    """Read the weights called `names`, those that are there if none is named, and what was made of them."""
     catalog = load_models(paths)
     results = []
     for name in names or catalog.models:

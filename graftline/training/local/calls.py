@@ -107,11 +107,7 @@ class Calls:
         run_id: str = "",
         number: int | None = None,
     ) -> Call:
-        """Have `work` called, after that of the same run with lower numbers; the first number is 1.
-
-        Raises:
-            DataError: The number is one whose call is forgotten, or was given up.
-        """
+        """Have `work` called, after that of the same run with lower numbers; DataError for a number whose call is forgotten."""
         return self._enqueue(id, _Work(Call(id), lambda works: [work()]), run_id, number)
 
     def submit_shared(

@@ -195,9 +195,6 @@ class CheckpointStore:
         """Write the checkpoint `uri` from the adapter in a folder, without an optimizer, unless it exists; it never expires.
 
         An adapter is kept for as long as its folder is; what it was fetched from may have expired, or been made elsewhere.
-
-        Raises:
-            ConfigError: The adapter is none of this backend.
         """
         checkpoint = self.parse(uri)
         if self.has(checkpoint):

@@ -229,11 +229,7 @@ class Engine:
         write_files(run, self.name, weights, self._peft.peft_config[run.id].to_dict(), folder, with_optimizer)
 
     def load(self, run_id: str, folder: Path, with_optimizer: bool) -> Run:
-        """Make a run of the checkpoint in `folder`, or put it into the run there is, which then begins anew.
-
-        Raises:
-            DataError: It is of another model or shape, or its optimizer is asked for but it has none.
-        """
+        """Make a run of the checkpoint in `folder`, or put it into the run there is, which then begins anew."""
         facts = read_facts(folder)
         if facts["base_model"] != self.name:
             raise DataError(f"the checkpoint is one of {facts['base_model']!r}, but this server has {self.name!r}")

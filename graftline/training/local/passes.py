@@ -42,11 +42,7 @@ class Passes:
     def run(
         self, model: Any, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
     ) -> tuple[list[np.ndarray], dict[str, float]]:
-        """Return the logprobs of every example's target tokens, and metrics; add up gradients where it is trained.
-
-        Raises:
-            DataError: The loss is not finite.
-        """
+        """Return the logprobs of every example's target tokens, and metrics; add up gradients where it is trained."""
         logprobs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(examples)
         total = 0.0
         for batch in self._batches(examples, loss):

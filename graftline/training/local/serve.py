@@ -52,12 +52,7 @@ def serve(
     environment: Mapping[str, str],
     on_start: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the model in `folder`, with checkpoints below `root`, until SIGTERM or SIGINT; `on_start` gets the address.
-
-    Raises:
-        ConfigError: The address is not one of this machine, or taken; the key has the wrong shape.
-        ModelError: The model cannot be loaded, or another server has `root`.
-    """
+    """Serve the model in `folder`, with checkpoints below `root`, until SIGTERM or SIGINT; `on_start` gets the address."""
     if settings.host not in _LOOPBACK:
         raise ConfigError(
             f"host {settings.host!r} would offer the model to other machines, without encryption; use 127.0.0.1, and"
@@ -86,11 +81,7 @@ def serve(
 
 
 def api_key(root: Path, environment: Mapping[str, str]) -> SecretStr:
-    """Return the key of the server below `root`; it is made, for this user's eyes only, if there is none.
-
-    Raises:
-        ConfigError: The one in the environment is none that the SDK would send.
-    """
+    """Return the key of the server below `root`; it is made, for this user's eyes only, if there is none."""
     key = environment.get(KEY_VARIABLE, "")
     if key and not key.startswith(_KEY_PREFIX):
         raise ConfigError(

@@ -86,12 +86,7 @@ class Recordings:
 def with_recorded_logprobs(
     loss: str, example: Example, token_spans: Sequence[Span], target_spans: Sequence[Span], recordings: Recordings
 ) -> Example:
-    """Return `example` with the logprobs of the recorded sequences that its tokens and targets come from.
-
-    Raises:
-        DataError: It does not say where they come from, they are not those of the recording, or a token that was not
-            sampled has an advantage.
-    """
+    """Return `example` with the logprobs of the recorded sequences that its tokens and targets come from."""
     if not (token_spans and target_spans):
         raise DataError(f"{loss} needs the sequences that the tokens come from; attach them by Datum.with_provenance")
     targets = example.inputs.get("target_tokens", torch.zeros(0))
