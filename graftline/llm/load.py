@@ -1,7 +1,8 @@
 """What a server says of its work on `/metrics`, in the names of vLLM and of llama.cpp."""
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -47,26 +48,27 @@ def read_load(metrics: str) -> Load | None:
     except ValueError:
         return None
     samples = [sample for family in families for sample in family.samples if math.isfinite(sample.value)]
-    names = {sample.name for sample in samples}
-    if "vllm:num_requests_running" in names:
-        return _of_vllm(samples)
-    return _of_llamacpp(samples) if "llamacpp:requests_processing" in names else None
+    totals = defaultdict[str, float](float)
+    for sample in samples:
+        totals[sample.name] += sample.value
+    if "vllm:num_requests_running" in totals:
+        return _of_vllm(samples, totals)
+    return _of_llamacpp(totals) if "llamacpp:requests_processing" in totals else None
 
 
-def _of_vllm(samples: list[Sample]) -> Load:
+def _of_vllm(samples: Sequence[Sample], totals: Mapping[str, float]) -> Load:
     reasons = [sample for sample in samples if sample.name == "vllm:num_requests_waiting_by_reason"]
-    waiting = _total(samples, "vllm:num_requests_waiting")
-    prompt = _total(samples, "vllm:prompt_tokens_total")
-    completion = _total(samples, "vllm:generation_tokens_total")
+    waiting = round(totals["vllm:num_requests_waiting"])
+    prompt, completion = round(totals["vllm:prompt_tokens_total"]), round(totals["vllm:generation_tokens_total"])
     return Load(
-        running=_total(samples, "vllm:num_requests_running"),
+        running=round(totals["vllm:num_requests_running"]),
         waiting=waiting,
         # releases that do not tell the reasons wait for room, too
         waiting_for_room=round(sum(sample.value for sample in reasons if sample.labels.get("reason") == "capacity"))
         if reasons
         else waiting,
         kv_use=max((sample.value for sample in samples if sample.name == "vllm:kv_cache_usage_perc"), default=None),
-        preemptions=_total(samples, "vllm:num_preemptions_total"),
+        preemptions=round(totals["vllm:num_preemptions_total"]),
         prompt_tokens=prompt,
         completion_tokens=completion,
         steps=prompt + completion,
@@ -79,12 +81,11 @@ def _of_vllm(samples: list[Sample]) -> Load:
     )
 
 
-def _of_llamacpp(samples: list[Sample]) -> Load:
-    waiting = _total(samples, "llamacpp:requests_deferred")
-    prompt = _total(samples, "llamacpp:prompt_tokens_total")
-    completion = _total(samples, "llamacpp:tokens_predicted_total")
+def _of_llamacpp(totals: Mapping[str, float]) -> Load:
+    waiting = round(totals["llamacpp:requests_deferred"])
+    prompt, completion = round(totals["llamacpp:prompt_tokens_total"]), round(totals["llamacpp:tokens_predicted_total"])
     return Load(
-        running=_total(samples, "llamacpp:requests_processing"),
+        running=round(totals["llamacpp:requests_processing"]),
         waiting=waiting,
         waiting_for_room=waiting,
         kv_use=None,
@@ -92,12 +93,8 @@ def _of_llamacpp(samples: list[Sample]) -> Load:
         prompt_tokens=prompt,
         completion_tokens=completion,
         # tokens are counted when an answer is finished, calls of the model while it is made
-        steps=prompt + completion + _total(samples, "llamacpp:n_decode_total"),
+        steps=prompt + completion + round(totals["llamacpp:n_decode_total"]),
     )
-
-
-def _total(samples: Iterable[Sample], name: str) -> int:
-    return round(sum(sample.value for sample in samples if sample.name == name))
 
 
 class Health:

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Protocol, TypeVar
 
@@ -19,47 +19,22 @@ def digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
-@dataclass(frozen=True, slots=True)
-class ActorStats:
-    """One actor since the pool was opened."""
-
-    name: str
-    is_in_service: bool
-    in_flight: int
-    limit: int
-    """Requests at a time that it is given at most, at this moment."""
-    answers: int
-    tries: int
-    """Requests that were sent to it; all but `answers` and those in flight failed, or were cancelled."""
-    faults: Mapping[FaultKind, int]
-    ejections: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    """Of `prompt_tokens`."""
-    cost_usd: float | None
-    """None where no price is configured."""
-    last_fault: str
-    """Its last fault; empty where it had none."""
-    load: Load | None
-    """What it said last on `/metrics`; None where it says nothing."""
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Totals:
-    """What is counted of one actor."""
+    """What is counted of one actor since the pool was opened."""
 
     answers: int = 0
     tries: int = 0
+    """Requests that were sent to it; all but `answers` and those in flight failed, or were cancelled."""
     ejections: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    """Of `prompt_tokens`."""
     # all kinds from the start: another thread may read while this one counts
     faults: dict[FaultKind, int] = field(default_factory=lambda: dict.fromkeys(FaultKind, 0))
 
     def add_answer(self, usage: TokenUsage) -> None:
-        """Count an answer."""
         self.answers += 1
         self.prompt_tokens += usage.prompt
         self.completion_tokens += usage.completion
@@ -77,7 +52,24 @@ def cost_usd(usage: TokenUsage, price: Price | None) -> float | None:
         return None
     cached_usd = price.prompt_usd if price.cached_usd is None else price.cached_usd
     fresh = usage.prompt - usage.cached
-    return (fresh * price.prompt_usd + usage.cached * cached_usd + usage.completion * price.completion_usd) / _MILLION
+    return (fresh * price.prompt_usd + usage.cached * cached_usd + usage.completion * price.completion_usd) / 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class ActorStats(Totals):
+    """One actor at one moment."""
+
+    name: str
+    is_in_service: bool
+    in_flight: int
+    limit: int
+    """Requests at a time that it is given at most."""
+    cost_usd: float | None
+    """None where no price is configured."""
+    last_fault: str
+    """Its last fault; empty where it had none."""
+    load: Load | None
+    """What it said last on `/metrics`; None where it says nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,26 +117,16 @@ class Member:
 
     def stats(self, price: Price | None) -> ActorStats:
         """Return its figures of this moment."""
-        totals = self.totals
         return ActorStats(
+            **asdict(self.totals),
             name=self.name,
             is_in_service=self.health.is_in_service,
             in_flight=self.in_flight,
             limit=self.concurrency.limit,
-            answers=totals.answers,
-            tries=totals.tries,
-            faults=dict(totals.faults),
-            ejections=totals.ejections,
-            prompt_tokens=totals.prompt_tokens,
-            completion_tokens=totals.completion_tokens,
-            cached_tokens=totals.cached_tokens,
-            cost_usd=cost_usd(totals.usage, price),
+            cost_usd=cost_usd(self.totals.usage, price),
             last_fault=self.last_fault,
             load=self.load,
         )
-
-
-_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

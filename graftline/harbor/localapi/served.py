@@ -10,8 +10,8 @@ from typing import Any
 import uvicorn
 
 from graftline.core.errors import ConfigError, HarborError
+from graftline.core.listener import LOOPBACK, open_listener, url_of
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ENDS_WITHIN_S = 10
 _KEPT_OPEN_S = 60
 _STARTS_WITHIN_S = 60.0
@@ -71,31 +71,3 @@ def serve_app(app: Any, listener: socket.socket) -> Iterator[str]:
     finally:
         web.should_exit = True
         thread.join(2 * _ENDS_WITHIN_S)
-
-
-def open_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that has an address of this machine already.
-
-    Raises:
-        ConfigError: it is not one of this machine, or taken.
-    """
-    # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"port {port} of {host} cannot be had ({reason}); name another, or 0 for a free one"
-        ) from None
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    """Return the address of what listens."""
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

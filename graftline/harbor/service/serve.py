@@ -15,12 +15,13 @@ from pydantic import Field, SecretStr
 
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError
+from graftline.core.listener import LOOPBACK, open_listener
 from graftline.core.secrets import Secrets
 from graftline.harbor.executors.base import Executor, MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.localapi.served import LOOPBACK, open_listener, serve_app
+from graftline.harbor.localapi.served import serve_app
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.prompt_jobs import Optimizer

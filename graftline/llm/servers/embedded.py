@@ -10,7 +10,6 @@ Adapters are converted and loaded when it starts. A request names one, or the ba
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -19,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.core.errors import GraftlineError, install_command
+from graftline.core.errors import ConfigError, GraftlineError, install_command
+from graftline.core.listener import open_listener
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams
@@ -86,7 +86,11 @@ def main(
     folders = {folder.absolute().name: folder for folder in adapters}
     if len({*folders, name}) <= len(adapters):
         sys.exit("error: adapters: each needs a folder whose name is its own, and not that of the model")
-    with tempfile.TemporaryDirectory(prefix="graftline-embedded-") as temporary, _listener(host, port) as listener:
+    try:
+        listener = open_listener(host, port, takes_connections=False)
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    with tempfile.TemporaryDirectory(prefix="graftline-embedded-") as temporary, listener:
         private = Path(temporary)  # others may not look into it
         llama = private / "llama.sock"
         settings.hostnames = [str(llama)]
@@ -113,18 +117,6 @@ def main(
         )
         uvicorn.Server(web).run(sockets=[listener])
         del server
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    """Return a socket that has the address already, and listens later."""
-    # named, for asyncio sends small answers at once only over sockets that say so
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        sys.exit(f"error: port {port} of {host} cannot be had ({error.strerror}); name another")
-    return listener
 
 
 def _add_adapters(settings: "CommonParams", adapters: Mapping[str, Path], model: Path, folder: Path) -> None:

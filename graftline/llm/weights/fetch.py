@@ -80,7 +80,7 @@ def fetch_model(
                 logger.warning("model %s: %s: %s", name, place.label, error)
                 faults.append(f"{place.label}: {error}")
             else:
-                remember(target, weights)
+                remember(target, weights, target.stat())
                 shutil.rmtree(_wheels(target), ignore_errors=True)  # of an earlier call, which another place ended
                 return target
     remedy = (

@@ -20,13 +20,13 @@ from pydantic import Field, SecretStr
 
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, ModelError
+from graftline.core.listener import LOOPBACK, open_listener, url_of
 from graftline.training.local.checkpoints import CheckpointStore
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.server import TinkerServer
 from graftline.training.sdk import KEY_PREFIXES, KEY_VARIABLE
 
 _KEY_PREFIX = KEY_PREFIXES[0]
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SHUTDOWN_S = 10
 _KEEP_ALIVE_S = 60
 """Longer than the 5 s of clients, which would otherwise write to closed connections."""
@@ -53,16 +53,15 @@ def serve(
     on_start: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve the model in `folder`, with checkpoints below `root`, until SIGTERM or SIGINT; `on_start` gets the address."""
-    if settings.host not in _LOOPBACK:
+    if settings.host not in LOOPBACK:
         raise ConfigError(
             f"host {settings.host!r} would offer the model to other machines, without encryption; use 127.0.0.1, and"
             " a tunnel from elsewhere"
         )
     with _lock(root):
         key = api_key(root, environment)
-        listener = _listen(settings)
         keep_freed_memory()
-        try:
+        with open_listener(settings.host, settings.port) as listener:
             # made in a thread that ends, so that only the one that computes has threads of OpenMP: libgomp gives up
             # waiting after a thousandth of what GOMP_SPINCOUNT says while a process has more of them than cores, and
             # those of the thread that made the engine would count for as long as it lives: a quarter of the speed
@@ -76,8 +75,6 @@ def serve(
                 on_start(url)
 
             asyncio.run(run_server(server, listener, start))
-        finally:
-            listener.close()
 
 
 def api_key(root: Path, environment: Mapping[str, str]) -> SecretStr:
@@ -117,33 +114,15 @@ async def run_server(
         server.release_waiters()
 
     server.start()
-    host, port = listener.getsockname()[:2]
     task = asyncio.create_task(web.serve(sockets=[listener]))
     while not web.started and not task.done():
         await asyncio.sleep(0.01)
     if web.started:
-        on_start(f"http://{f'[{host}]' if ':' in host else host}:{port}", end)
+        on_start(url_of(listener), end)
     try:
         await task
     finally:
         server.stop()
-
-
-def _listen(settings: ServeSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-        # now, not when the model is loaded: until then others could have the port as well
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"port {settings.port} of {settings.host} cannot be had ({error.strerror}); name another"
-        ) from None
-    return listener
 
 
 @contextmanager
