@@ -43,7 +43,7 @@ _EXTRAS = {
     "daytona": "daytona",
     "gepa": "optimization",
     "redis": "redis",
-    **dict.fromkeys(("google", "peft", "pyrage", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
+    **dict.fromkeys(("google", "peft", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
 }
 """The extra that brings a library; all others come with `datasets`."""

@@ -340,14 +340,14 @@ def serve(
     from rich.console import Console
 
     from graftline.core.config import validate
-    from graftline.training.local.serve import ServeSettings, serve
+    from graftline.training.local.engine import EngineSettings
+    from graftline.training.local.serve import serve
     from graftline.training.sdk import KEY_VARIABLE
 
     paths = find_paths(root)
     store = store or paths.data / "tinker"
-    engine = {"threads": threads, "precision": precision, "device": device}
-    values = {"model": model, "host": host, "port": port, "engine": engine}
-    settings = validate(values, ServeSettings, "graftline tinker serve")
+    values = {"threads": threads, "precision": precision, "device": device}
+    settings = validate(values, EngineSettings, "graftline tinker serve")
     if folder is None:
         from graftline.llm.weights.catalog import safetensors_path
         from graftline.llm.weights.convert import convert_here
@@ -367,7 +367,7 @@ def serve(
 
     if not as_json:
         click.echo(f"loading {model}; the address follows once it can be used", err=True)
-    serve(settings, folder, store, os.environ, announce)
+    serve(folder, model, settings, store, os.environ, host, port, announce)
 
 
 COMMANDS = {

@@ -4,18 +4,16 @@ Its layout is that of PEFT, which vLLM and transformers load.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.clock import Clock, utc_now
 from graftline.core.download import Advance, Pins, SourceStream, download
-from graftline.core.errors import ConfigError, DataError, DownloadError
+from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import code_version
 from graftline.core.paths import portable
 from graftline.core.retry import RetryPolicy
@@ -26,33 +24,18 @@ from graftline.training.runs import Runs, TrainingRun
 from graftline.training.tinker import TinkerSDKClient
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_RENEWED_BEFORE = timedelta(minutes=5)
 _MAX_FILE_BYTES = 64 << 30
 
 
 @dataclass(slots=True)
-class Addresses:
-    """Signed addresses, signed anew before they expire."""
-
-    sign: Callable[[], Any]
-    clock: Clock
-    current: Any = None
-
-    def url_of(self, name: str, is_refused: bool = False) -> str:
-        if self.current is None or is_refused or self.current.expires - self.clock() < _RENEWED_BEFORE:
-            self.current = self.sign()
-        if name not in self.current.urls:
-            raise DownloadError(f"{name}: is not in the export any more; run `graftline train download` again")
-        return str(self.current.urls[name])
-
-
-@dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """One file of an export; a source of `download`."""
+    """One file of an export, as a source of `download`; its signed address is asked for anew once it has expired."""
 
     name: str
-    addresses: Addresses
+    sign: Callable[[], Mapping[str, str]]
+    """Returns the address of every file of the export."""
     web: Web
+    urls: Mapping[str, str]
 
     @property
     def label(self) -> str:
@@ -62,13 +45,12 @@ class ExportedFile:
     def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
         with ExitStack() as stack:
             try:
-                opened = stack.enter_context(WebFile(self.web, self.addresses.url_of(self.name)).open(offset, etag))
+                opened = stack.enter_context(WebFile(self.web, self.urls[self.name]).open(offset, etag))
             except AnswerError as error:
                 if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
                     raise
-                # it expired sooner than was promised
-                renewed = self.addresses.url_of(self.name, is_refused=True)
-                opened = stack.enter_context(WebFile(self.web, renewed).open(offset, etag))
+                self.urls = self.sign()
+                opened = stack.enter_context(WebFile(self.web, self.urls[self.name]).open(offset, etag))
             yield opened
 
 
@@ -99,15 +81,16 @@ def download_adapter(
         {"config": run.config, "export": run.export_path},
     )
 
+    def sign() -> Mapping[str, str]:
+        return client.external_urls(run.export_path).urls
+
     def make(partial: Path) -> Contents:
-        addresses = Addresses(lambda: client.external_urls(run.export_path), clock)
-        addresses.url_of(WEIGHTS)
-        for name in sorted(addresses.current.urls):
+        urls = sign()
+        for name in sorted(urls):
             if len(portable(name).parts) != 1:
                 raise DataError(f"the export of {run.run_id} holds {name!r}, but files without folders were expected")
-            download(
-                ExportedFile(name, addresses, Web(policy)), Pins(), partial / name, advance, policy, _MAX_FILE_BYTES
-            )
+            source = ExportedFile(name, sign, Web(policy), urls)
+            download(source, Pins(), partial / name, advance, policy, _MAX_FILE_BYTES)
         check_adapter(partial)
         base = base_of(run, weights)
         write_base(partial / CONFIG, base)

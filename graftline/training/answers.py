@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graftline.core.errors import DataError, TrainingError
-from graftline.core.markdown import plain_table
 from graftline.rollouts.answer_grading import GradedAnswer, first_question, grade_answer
 from graftline.rollouts.reward import RewardWeights
 from graftline.rollouts.task import Task
@@ -196,11 +195,6 @@ def overview(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Seque
         }
         for name, pairs in groups.items()
     ]
-
-
-def page(overview_rows: Sequence[Row]) -> str:
-    """Return an overview as a table in Markdown."""
-    return plain_table([*overview_rows])
 
 
 def check_known(answers: Sequence[GradedAnswer], which: str) -> None:

@@ -35,13 +35,10 @@ def card(
     solved: str = "",
     prompt: str = "",
 ) -> str:
-    """Return the model card of an adapter: what it is, what it was made of, how it went, what it is not.
+    """Return the model card of the adapter in the folder `name`: what it is, what it was made of, how it went, what it is not.
 
-    Args:
-        name: Of the folder that it is in.
-        licences: Of the rows it was trained on, with how many there are of each; None where they are not known.
-        solved: A table of the tasks that were solved without it and with it; empty where it was not tried.
-        prompt: By which it is to be asked, of `configs/teacher_prompts.yaml`; empty where it may be any.
+    `licences` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
+    tasks that were solved without it and with it; `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked.
     """
     every = max(1, len(steps) // _SHOWN_STEPS)
     curve = [
@@ -127,104 +124,68 @@ def write_base(config: Path, base: Base) -> None:
     config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
-def usage(run: TrainingRun, base: Base, name: str) -> str:
-    """Return the section of the card of the adapter in a folder called `name`."""
-    revision = f', revision="{base.revision}"' if base.revision else ""
-    prompt = _RENDERED.get(str(run.config["renderer"]), "")
-    text = (
-        repr(prompt.format(question=_QUESTION))
-        if prompt
-        else f'tokenizer.apply_chat_template([{{"role": "user", "content": "{_QUESTION}"}}], tokenize=False,'
-        " add_generation_prompt=True)"
-    )
-    answer_tokens = int(run.config.get("answer_tokens") or 96)
-    rank = next((rank for rank in _VLLM_RANKS if rank >= int(run.config["lora"]["rank"])), _VLLM_RANKS[-1])
-    if run.config["renderer"] == "role_colon":
-        text = f'(tokenizer.bos_token or "") + {text}'
+_PEFT = """```python
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoTokenizer
 
-    def generate_code(imports: str, model: str) -> str:
-        return f"""```python
-{imports}
-
-tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
-model = {model}
-prompt = {text}
+tokenizer = AutoTokenizer.from_pretrained("{repo_id}"{revision})
+model = AutoPeftModelForCausalLM.from_pretrained(".")
+prompt = {prompt}
 tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
 answer = model.generate(**tokens, max_new_tokens={answer_tokens}, do_sample=False)
 print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
 ```
 """
-
-    parts = [
-        "## Use\n",
-        "Run these in the folder of this file.\n",
-        *([] if prompt else ["The chat template of the base stands for the renderer, which may write another text.\n"]),
-        *_origin(base),
-        "### transformers\n",
-        generate_code(
-            "from transformers import AutoModelForCausalLM, AutoTokenizer",
-            f'AutoModelForCausalLM.from_pretrained("."{revision})',
-        ),
-        "### PEFT\n",
-        generate_code(
-            "from peft import AutoPeftModelForCausalLM\nfrom transformers import AutoTokenizer",
-            'AutoPeftModelForCausalLM.from_pretrained(".")',
-        ),
-        "### vLLM\n",
-        f"""```sh
-vllm serve {base.repo_id}{f" --revision {base.revision}" if base.revision else ""} --enable-lora --max-lora-rank {rank} --lora-modules {name}=.
+_VLLM = """```sh
+vllm serve {repo_id}{revision} --enable-lora --max-lora-rank {rank} --lora-modules {name}=.
 ```
-""",
-        _request(name, repr(prompt.format(question=_QUESTION)) if prompt else "", answer_tokens),
-        *_llama_cpp(name, base),
-    ]
-    return "\n".join(parts)
 
-
-def _origin(base: Base) -> list[str]:
-    weights = base.weights
-    if weights is None or not weights.quantization:
-        return []
-    return [
-        f"It was trained on `{weights.file}`, unpacked from {weights.quantization} to 16 bits, and its figures are those on that"
-        f" base. The weights of `{base.repo_id}` are the ones that were packed: close to these, and not the same. On them the"
-        " adapter answers slightly otherwise, as a rule somewhat different in the last places of logprobs, now and then in a"
-        " token. Where figures are to be repeated, use the packed weights: with llama.cpp as they are, elsewhere by `graftline"
-        " models convert`.\n"
-    ]
-
-
-def _request(name: str, prompt: str, answer_tokens: int) -> str:
-    path, field = ("completions", f'"prompt": {prompt}') if prompt else (
-        "chat/completions",
-        f'"messages": [{{"role": "user", "content": "{_QUESTION}"}}]',
-    )  # fmt: skip
-    answer = '["text"]' if prompt else '["message"]["content"]'
-    return f"""```python
-import json
-import urllib.request
-
-body = {{"model": "{name}", {field}, "max_tokens": {answer_tokens}, "temperature": 0}}
-request = urllib.request.Request(
-    "http://127.0.0.1:8000/v1/{path}", json.dumps(body).encode(), {{"Content-Type": "application/json"}}
-)
-print(json.load(urllib.request.urlopen(request))["choices"][0]{answer})
+It answers as the model `{name}`: the prompt above at `/v1/completions`.
+"""
+_LLAMA_CPP = """```sh
+graftline models adapter . --base {base} --into gguf
+llama-server --model {file} --lora gguf/{name}.gguf
 ```
+"""
+_UNPACKED = """It was trained on `{file}`, unpacked from {quantization} to 16 bits, and its figures are those on that base. The weights of\
+ `{repo_id}` are the ones that were packed: close to these, and not the same. On them the adapter answers slightly otherwise,\
+ as a rule somewhat different in the last places of logprobs, now and then in a token. Where figures are to be repeated, use\
+ the packed weights: with llama.cpp as they are, elsewhere by `graftline models convert`.
 """
 
 
-def _llama_cpp(name: str, base: Base) -> list[str]:
-    weights = base.weights
-    if weights is None:
-        return []
-    hub = next((place for place in weights.places if isinstance(place, HubPlace)), None)
-    source = f", which is `{hub.file}` of `{hub.repository}` at `{hub.revision}`" if hub else ""
-    return [
-        "### llama.cpp\n",
-        f"With `{weights.file}`{source}:\n",
-        f"""```sh
-graftline models adapter . --base {base.name} --into gguf
-llama-server --model {weights.file} --lora gguf/{name}.gguf
-```
-""",
+def usage(run: TrainingRun, base: Base, name: str) -> str:
+    """Return the section of the card of the adapter in a folder called `name`."""
+    weights, renderer = base.weights, str(run.config["renderer"])
+    rendered = _RENDERED.get(renderer)
+    parts = ["## Use\n", "Run these in the folder of this file.\n"]
+    if rendered is None:
+        parts.append("The chat template of the base stands for the renderer, which may write another text.\n")
+        chat = f'[{{"role": "user", "content": "{_QUESTION}"}}]'
+        prompt = f"tokenizer.apply_chat_template({chat}, tokenize=False, add_generation_prompt=True)"
+    else:
+        prompt = repr(rendered.format(question=_QUESTION))
+    if renderer == "role_colon":
+        prompt = f'(tokenizer.bos_token or "") + {prompt}'
+    if weights is not None and weights.quantization:
+        parts.append(_UNPACKED.format(file=weights.file, quantization=weights.quantization, repo_id=base.repo_id))
+    rank = next((rank for rank in _VLLM_RANKS if rank >= int(run.config["lora"]["rank"])), _VLLM_RANKS[-1])
+    parts += [
+        "### PEFT\n",
+        _PEFT.format(
+            repo_id=base.repo_id,
+            revision=f', revision="{base.revision}"' if base.revision else "",
+            prompt=prompt,
+            answer_tokens=int(run.config.get("answer_tokens") or 96),
+        ),
+        "### vLLM\n",
+        _VLLM.format(
+            repo_id=base.repo_id, revision=f" --revision {base.revision}" if base.revision else "", rank=rank, name=name
+        ),
     ]
+    if weights is not None:
+        hub = next((place for place in weights.places if isinstance(place, HubPlace)), None)
+        source = f", which is `{hub.file}` of `{hub.repository}` at `{hub.revision}`" if hub else ""
+        llama_cpp = _LLAMA_CPP.format(base=base.name, file=weights.file, name=name)
+        parts += ["### llama.cpp\n", f"With `{weights.file}`{source}:\n", llama_cpp]
+    return "\n".join(parts)

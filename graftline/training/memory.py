@@ -5,20 +5,17 @@ of any model; what it learns is of no use, and is gone with it. It is for tests,
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from graftline.training.datums import Tokenizer
 from graftline.training.tinker import Ending, TinkerSDKClient
-
-if TYPE_CHECKING:
-    from tinker import SamplingClient, TrainingClient
 
 MODEL = "memory"
 _KEY = f"tml-{secrets.token_hex(16)}"
@@ -48,22 +45,9 @@ class MemoryTrainingService(TinkerSDKClient):
         super().close(ending)
         self._server.close()
 
-    def create_training_client(
-        self,
-        base_model: str,
-        rank: int = 32,
-        seed: int | None = None,
-        train_mlp: bool = True,
-        train_attn: bool = True,
-        train_unembed: bool = True,
-        user_metadata: Mapping[str, str] | None = None,
-    ) -> "TrainingClient":
-        """Return a client of a new adapter on the model that there is, whatever `base_model` says."""
-        return super().create_training_client(MODEL, rank, seed, train_mlp, train_attn, train_unembed, user_metadata)
-
-    def sampling_client(self, model_path: str | None = None, base_model: str | None = None) -> "SamplingClient":
-        """Return a client that samples from a checkpoint, or from the model that there is."""
-        return super().sampling_client(model_path, base_model and MODEL)
+    def served_name(self, base_model: str) -> str:
+        """Return the name of the model that there is, whatever `base_model` says."""
+        return MODEL
 
 
 @lru_cache(maxsize=1)

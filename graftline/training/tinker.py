@@ -67,15 +67,9 @@ class TinkerSDKClient:
     checkpoint, `DataError` where the service refuses what was sent, and `TrainingError` where it fails or does not answer
     within the deadline, with `status` 404 where there is no such checkpoint.
 
-    Args:
-        api_key: None for that of `TINKER_API_KEY`; an empty one is no key.
-        base_url: None for that of `TINKER_BASE_URL`, or else of the hosted service.
-        deadline_s: How long any answer may take.
-        telemetry: The SDK sends errors with their stack traces to the service unless `TINKER_TELEMETRY` is `0`, which a
-            client sets for the whole process where nothing else is set; true leaves the variable alone.
-
-    Raises:
-        ConfigError: The key has the wrong shape; `base_url` is no http address; the deadline is not above 0.
+    Without `api_key` and `base_url` they are those of `TINKER_API_KEY` and `TINKER_BASE_URL`, or else of the hosted service. The
+    SDK sends errors with their stack traces to the service unless `TINKER_TELEMETRY` is `0`, which a client sets for the whole
+    process where nothing else is set; `telemetry` leaves the variable alone.
     """
 
     def __init__(
@@ -182,7 +176,13 @@ class TinkerSDKClient:
         return self._call(
             f"creating an adapter on {base_model!r}",
             lambda: self._sessions().create_lora_training_client(
-                base_model, rank, seed, train_mlp, train_attn, train_unembed, dict(user_metadata or {}) or None
+                self.served_name(base_model),
+                rank,
+                seed,
+                train_mlp,
+                train_attn,
+                train_unembed,
+                dict(user_metadata or {}) or None,
             ),
         )
 
@@ -211,8 +211,14 @@ class TinkerSDKClient:
             raise ConfigError("neither model_path nor base_model says what to sample from; give one of them")
         return self._call(
             f"sampling from {model_path or base_model}",
-            lambda: self._sessions().create_sampling_client(model_path=model_path, base_model=base_model),
+            lambda: self._sessions().create_sampling_client(
+                model_path=model_path, base_model=base_model and self.served_name(base_model)
+            ),
         )
+
+    def served_name(self, base_model: str) -> str:
+        """Return what the service calls `base_model`."""
+        return base_model
 
     def training_run(self, run_id: str) -> "TrainingRun":
         """Return what the service knows of a run."""

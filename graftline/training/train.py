@@ -70,25 +70,15 @@ def train_on_tinker(
     """Train, or resume the run of the same configuration and data; one that is done is not trained again.
 
     Args:
-        api_key: Of the backend; TINKER_API_KEY if it is None.
+        api_key: Of the backend; TINKER_API_KEY if it is None, as `base_url` is TINKER_BASE_URL, or that of the service.
         output_dir: Of the records, below `runs`; `models/adapters/tinker` below `root` if it is None.
         root: What the paths in `config` are relative to.
         tokenizer: Of the model; the one that `config` names if it is None.
-        base_url: Of the backend; TINKER_BASE_URL, or that of the service, if it is None.
-        run_id: Of the run; made of the configuration and the data if it is None.
+        run_id: Made of the configuration and the data if it is None.
         service: The backend itself, in place of the one that key and address are of; it stays open.
         sandbox: Returns what answers are graded in, for recipes that reward; this machine's if it is None.
-        on_step: Called for every step.
         on_notice: Called before the first step with what a person should know of it, such as how many rows are left out.
-        is_stopped: Asked before every step whether to end, with a checkpoint.
-        clock: What attempts are stamped with.
-
-    Raises:
-        ConfigError: The configuration does not fit, or is not the one of the run called `run_id`.
-        DataError: The data cannot be trained on, or the loss is not finite.
-        TrainingError: The backend cannot be reached, refuses, or gives something else than it was given.
-        SandboxError: Answers cannot be graded; a machine that is out of order teaches nothing.
-        Interrupted: `is_stopped` said so.
+        is_stopped: Asked before every step whether to end, with a checkpoint; then the run is `Interrupted`.
     """
     recipe = open_recipe(config, sandbox)
     data = recipe.load(root, tokenizer or load_tokenizer(config.tokenizer or config.model))

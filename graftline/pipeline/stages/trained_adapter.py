@@ -15,6 +15,7 @@ from typing import Any
 
 from graftline.core.build import Built, Contents, Request
 from graftline.core.jsonl import read_lines
+from graftline.core.markdown import plain_table
 from graftline.core.record import RECORD_NAME, ArtifactRecord
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.manifests import Manifest
@@ -32,7 +33,7 @@ from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.training.adapter import check_adapter, download_adapter
-from graftline.training.answers import Questions, check_known, overview, page, rows, solve
+from graftline.training.answers import Questions, check_known, overview, rows, solve
 from graftline.training.card import CARD, base_of, card
 from graftline.training.datums import Tokenizer
 from graftline.training.open import tokenizer_of
@@ -80,7 +81,9 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         write_rows(partial / SOLVED, rows(tasks, before, after))
         (partial / EVALUATION).write_text(json.dumps(scores, indent=2) + "\n", "utf-8")
         base = base_of(run, find_served_weights(port, config, lineage.paths))
-        model_card = card(run, read_steps(partial / STEPS), base, name, _licences(dataset), page(scores), source.prompt)
+        model_card = card(
+            run, read_steps(partial / STEPS), base, name, _licences(dataset), plain_table(scores), source.prompt
+        )
         (partial / CARD).write_text(model_card, "utf-8")
         return Contents(_counts(run, scores), facts=run.computed_with)
 

@@ -1,16 +1,13 @@
 """Requests about runs and checkpoints on disk, which no model has to be waited for, and the files that leave the machine.
 
-Addresses of files are signed and expire; an export can be encrypted, so that only its owner can read it.
+Addresses of files are signed and expire.
 """
 
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -71,8 +68,6 @@ class CheckpointRoutes:
             ("DELETE", checkpoint, self._delete),
             ("GET", f"{checkpoint}/external_weights_urls", self._sign_urls),
             ("PUT", f"{checkpoint}/ttl", self._set_ttl),
-            ("POST", f"{checkpoint}/publish", partial(self._set_public, True)),
-            ("DELETE", f"{checkpoint}/publish", partial(self._set_public, False)),
         ]
 
     async def send_file(self, request: Request) -> Response:
@@ -114,10 +109,6 @@ class CheckpointRoutes:
         self._store.set_ttl(self._checkpoint(request), (await read_json(request)).get("ttl_seconds"))
         return Response(status_code=204)
 
-    async def _set_public(self, is_public: bool, request: Request) -> Response:
-        self._store.set_public(self._checkpoint(request), is_public)
-        return Response(status_code=204)
-
     async def _sign_urls(self, request: Request) -> Response:
         checkpoint = self._checkpoint(request)
         self._store.files(checkpoint)
@@ -127,27 +118,3 @@ class CheckpointRoutes:
     def _checkpoint(self, request: Request) -> Checkpoint:
         named = request.path_params
         return self._store.at(named["run"], named["kind"], named["name"])
-
-
-def parse_recipients(keys: Sequence[str]) -> list[Any]:
-    """Return whom an export is encrypted for; DataError where a key is none of age."""
-    if not keys:
-        return []
-    import pyrage
-
-    try:
-        return [
-            pyrage.x25519.Recipient.from_str(key) if key.startswith("age1") else pyrage.ssh.Recipient.from_str(key)
-            for key in keys
-        ]
-    except (pyrage.RecipientError, ValueError) as error:
-        raise DataError(f"age_encryption_recipients holds a key that age cannot use ({error})") from None
-
-
-def encrypt(folder: Path, recipients: Sequence[Any]) -> None:
-    """Put in place of every file in `folder` one that only `recipients` can read."""
-    import pyrage
-
-    for path in [*folder.iterdir()]:
-        pyrage.encrypt_file(str(path), str(path.with_name(f"{path.name}.age")), recipients)
-        path.unlink()

@@ -2,7 +2,7 @@
 
     <root>/runs/<run>/run.json                    what is known of a run
     <root>/runs/<run>/<kind>/<name>/              a checkpoint: an artifact with a record, written last
-    <root>/runs/<run>/<kind>/.<name>.json         what was changed since: when it expires, and who may read it
+    <root>/runs/<run>/<kind>/.<name>.json         what was changed since: when it expires
 
 Kinds are `weights` (with the state of the optimizer), `sampler_weights` and `external_weights` (to be downloaded).
 """
@@ -228,11 +228,8 @@ class CheckpointStore:
 
     def set_ttl(self, checkpoint: Checkpoint, ttl_s: int | None) -> None:
         """Let a checkpoint expire in `ttl_s` seconds, or never."""
-        self._change_terms(checkpoint, expires_at=_expiry(self._clock(), ttl_s))
-
-    def set_public(self, checkpoint: Checkpoint, is_public: bool) -> None:
-        """Say whether others may read a checkpoint."""
-        self._change_terms(checkpoint, public=is_public)
+        terms = {**self._terms(self.existing(checkpoint)), "expires_at": _expiry(self._clock(), ttl_s)}
+        write_atomically(checkpoint.terms_file, json.dumps(terms) + "\n")
 
     def list_checkpoints(self, run_id: str | None = None) -> list[dict[str, Any]]:
         """Return what the SDK is told of the checkpoints of a run, or of all, oldest first."""
@@ -281,15 +278,11 @@ class CheckpointStore:
             config = load_record(checkpoint.folder).config
         except RecordError as error:
             raise _damage_error(checkpoint, error) from None
-        terms = {"of": config["id"], "expires_at": config["expires_at"], "public": False}
+        terms = {"of": config["id"], "expires_at": config["expires_at"]}
         path = checkpoint.terms_file
         changed: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else terms
         # a checkpoint that took the place of another has terms of its own
         return changed if changed["of"] == terms["of"] else terms
-
-    def _change_terms(self, checkpoint: Checkpoint, **changes: Any) -> None:
-        terms = {**self._terms(self.existing(checkpoint)), **changes}
-        write_atomically(checkpoint.terms_file, json.dumps(terms) + "\n")
 
     def _run_file(self, run_id: str) -> Path:
         return _run_folder(self._root, run_id) / "run.json"
@@ -309,7 +302,7 @@ def _describe(checkpoint: Checkpoint, terms: Mapping[str, Any]) -> dict[str, Any
         "time": record.config["created_at"],
         "tinker_path": checkpoint.uri,
         "size_bytes": sum(file.size_bytes for file in record.files.values()),
-        "public": terms["public"],
+        "public": False,
         "user_metadata": record.config["user_metadata"] or None,
         "expires_at": terms["expires_at"],
     }

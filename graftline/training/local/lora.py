@@ -63,7 +63,7 @@ def shape_of(facts: Mapping[str, Any]) -> LoraShape:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Return the facts of the checkpoint in `folder`; DataError where only its owner can read it."""
+    """Return the facts of the checkpoint in `folder`; DataError where only its owner can read it, as version 0.1.0 could write."""
     path = folder / FACTS
     if not path.exists():
         raise DataError("the checkpoint is encrypted; name one of `save_state` or `save_weights_for_sampler`")

@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse, Response
 from graftline.core.errors import DataError
 from graftline.training.local import wire
 from graftline.training.local.calls import Answer, Calls
-from graftline.training.local.checkpoint_routes import encrypt, parse_recipients
 from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound
 from graftline.training.local.engine import Engine
 from graftline.training.local.lora import LoraShape, read_facts
@@ -204,8 +203,9 @@ class ModelRoutes:
 
     async def _save_external(self, body: Body) -> Response:
         def save() -> Answer:
-            recipients = parse_recipients(body.get("age_encryption_recipients") or [])
-            checkpoint = self._save(body, "external_weights", with_optimizer=False, recipients=recipients)
+            if body.get("age_encryption_recipients"):
+                raise DataError("age_encryption_recipients is not offered by this backend; leave it out")
+            checkpoint = self._save(body, "external_weights", with_optimizer=False)
             return {"type": "save_weights_external", "path": checkpoint.uri}
 
         return self._submit_numbered(body["model_id"], body["seq_id"], save)
@@ -246,16 +246,12 @@ class ModelRoutes:
             with suppress(NotFound):
                 self._store.delete(old)
 
-    def _save(
-        self, body: Mapping[str, Any], kind: str, with_optimizer: bool, recipients: Sequence[Any] = ()
-    ) -> Checkpoint:
+    def _save(self, body: Mapping[str, Any], kind: str, with_optimizer: bool) -> Checkpoint:
         name = body.get("path") or f"unnamed-{uuid.uuid4().hex[:16]}"
         checkpoint = self._store.at(body["model_id"], kind, name)
 
         def make(folder: Path) -> None:
             self._engine.save(body["model_id"], folder, with_optimizer)
-            if recipients:
-                encrypt(folder, recipients)
 
         self._store.write(
             checkpoint, make, body.get("ttl_seconds"), body.get("user_metadata"), bool(body.get("overwrite"))

@@ -51,13 +51,8 @@ def local_backend(
 ) -> Iterator[tuple[str, SecretStr]]:
     """Serve a model until the end of the block; give the address of the server, and its key.
 
-    Args:
-        root: That of the checkout, in which the weights of the catalog are.
-        store: Where checkpoints and the key are kept, from one server to the next.
-        model: Of `configs/models.yaml`, converted if it is not yet; or what the one in `folder` is called.
-        folder: A model of transformers, in place of the catalog's.
-        starts_within_s: How long it may take until it answers, converting included.
-        environment: Of the server; that of this process if it is None.
+    The model is one of the catalog below `root`, converted if it is not yet, or that of transformers in `folder`. Checkpoints
+    and the key are kept in `store`, from one server to the next.
 
     Raises:
         TrainingError: It does not start, or has ended when its user fails; the message ends with what it said last.

@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
-from pydantic import Field, SecretStr
+from pydantic import SecretStr
 
-from graftline.core.config import Config
 from graftline.core.errors import ConfigError, ModelError
 from graftline.core.listener import LOOPBACK, open_listener, url_of
 from graftline.training.local.checkpoints import CheckpointStore
@@ -34,39 +33,34 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of mallopt: https://man7.org/linux/man-pages/man3/mallopt.3.html."""
 
 
-class ServeSettings(Config):
-    """What is served, and where."""
-
-    model: str
-    """What clients call it."""
-    host: str = "127.0.0.1"
-    port: int = Field(default=0, ge=0, le=65535)
-    """0 for a free one."""
-    engine: EngineSettings = EngineSettings()
-
-
 def serve(
-    settings: ServeSettings,
     folder: Path,
+    model: str,
+    settings: EngineSettings,
     root: Path,
     environment: Mapping[str, str],
+    host: str = "127.0.0.1",
+    port: int = 0,
     on_start: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the model in `folder`, with checkpoints below `root`, until SIGTERM or SIGINT; `on_start` gets the address."""
-    if settings.host not in LOOPBACK:
+    """Serve the model in `folder` as `model`, with checkpoints below `root`, until SIGTERM or SIGINT.
+
+    Port 0 is a free one; `on_start` gets the address.
+    """
+    if host not in LOOPBACK:
         raise ConfigError(
-            f"host {settings.host!r} would offer the model to other machines, without encryption; use 127.0.0.1, and"
+            f"host {host!r} would offer the model to other machines, without encryption; use 127.0.0.1, and"
             " a tunnel from elsewhere"
         )
     with _lock(root):
         key = api_key(root, environment)
         keep_freed_memory()
-        with open_listener(settings.host, settings.port) as listener:
+        with open_listener(host, port) as listener:
             # made in a thread that ends, so that only the one that computes has threads of OpenMP: libgomp gives up
             # waiting after a thousandth of what GOMP_SPINCOUNT says while a process has more of them than cores, and
             # those of the thread that made the engine would count for as long as it lives: a quarter of the speed
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
-                engine = loader.submit(Engine, folder, settings.model, settings.engine).result()
+                engine = loader.submit(Engine, folder, model, settings).result()
             server = TinkerServer(engine, CheckpointStore(root), key, _read_secret(root / "url_secret").encode())
 
             def start(url: str, end: Callable[[], None]) -> None:

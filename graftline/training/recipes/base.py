@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from graftline.sandbox.base import Sandbox
 from graftline.training.datums import count_trained_tokens
@@ -46,19 +46,16 @@ class Gradients:
     """What is known already, such as the mean reward."""
 
 
-class Recipe(Protocol):
+class Recipe:
     """How examples are made of files, and gradients of examples."""
 
     def load(self, root: Path, tokenizer: Any) -> TrainingData:
-        """Read and render the files that the configuration names, below `root`.
-
-        Raises:
-            DataError: A file cannot be read, or is of another form.
-            ConfigError: The renderer does not fit the tokenizer.
-        """
+        """Read and render the files that the configuration names, below `root`; DataError where one has another form."""
+        raise NotImplementedError
 
     def prepare(self, service: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
         """Return what has to be known of the model before its first step, as JSON."""
+        return {}
 
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
         """Send the gradients of the examples with the numbers `batch`.
@@ -66,12 +63,15 @@ class Recipe(Protocol):
         Raises:
             TrainingError, SandboxError: Answers that are learned from cannot be had, or not be graded.
         """
+        raise NotImplementedError
 
     def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
         """Return the mean loss in the output of `gradients`."""
+        return float(output.metrics["loss:sum"]) / gradients.trained_tokens
 
     def evaluate(self, training: Training, examples: Sequence[Example]) -> float:
         """Return a number for `examples` that needs nothing but the model as it is; less is better."""
+        return mean_nll(training.service, training.trainer, examples)
 
 
 def gradients_of(examples: Sequence[Example], future: ResultFuture[Any]) -> Gradients:

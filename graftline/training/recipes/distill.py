@@ -24,8 +24,8 @@ from graftline.llm.fleet import load_fleet
 from graftline.training.answers import SampledAnswer
 from graftline.training.datums import Tokenizer
 from graftline.training.examples import Example, TrainingData, read_objects
-from graftline.training.recipes.base import Gradients, Training
-from graftline.training.recipes.rollouts import RolloutConfig, RolloutRecipe, Rollouts, prompt_of
+from graftline.training.recipes.base import Gradients, Recipe, Training
+from graftline.training.recipes.rollouts import RolloutConfig, Rollouts, prompt_of
 from graftline.training.tinker import TinkerSDKClient
 
 if TYPE_CHECKING:
@@ -62,12 +62,13 @@ class DistillConfig(RolloutConfig):
         return self
 
 
-class Distill(RolloutRecipe):
+class Distill(Recipe):
     """The recipe; an example is a question."""
 
     def __init__(self, config: DistillConfig) -> None:
         self._config = config
         self._tokenizer: Tokenizer
+        self._rollouts: Rollouts
         self._teacher: TeacherLogprobs | None = None
         self._root = Path()
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from graftline.core.errors import DataError
 from graftline.training.datums import render_all
 from graftline.training.examples import Example, TrainingData, read_rows
-from graftline.training.recipes.base import Gradients, Training, gradients_of, mean_nll
+from graftline.training.recipes.base import Gradients, Recipe, Training, gradients_of
 from graftline.training.settings import TinkerTrainingConfig, batch_of, total_steps
 from graftline.training.tinker import TinkerSDKClient
 
@@ -35,8 +35,11 @@ class DpoConfig(TinkerTrainingConfig):
     """How much the model may move away from itself: less with a greater one."""
 
 
-class Dpo:
-    """The recipe; an example is a pair: the chosen answer, and the rejected one."""
+class Dpo(Recipe):
+    """The recipe; an example is a pair: the chosen answer, and the rejected one.
+
+    The held-out loss is that of the chosen answers: what a model that moves too far away from itself forgets.
+    """
 
     def __init__(self, config: DpoConfig) -> None:
         self._config = config
@@ -85,10 +88,6 @@ class Dpo:
 
     def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
         return float(output.metrics["dpo_loss:sum"]) / len(batch)
-
-    def evaluate(self, training: Training, examples: Sequence[Example]) -> float:
-        # of the chosen answers: what a model that moves too far away from itself forgets
-        return mean_nll(training.service, training.trainer, examples)
 
     def _pairs(self, path: Path, tokenizer: Any, dropped: Counter[str], too_long: list[int]) -> list[Example]:
         config, pairs = self._config, []

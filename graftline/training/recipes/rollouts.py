@@ -28,12 +28,11 @@ from graftline.core.errors import DataError, TrainingError
 from graftline.core.hashing import digest
 from graftline.training.answers import AnswerSampling, Questions, SampledAnswer, policy_datum, prompt_datum
 from graftline.training.examples import Example, TrainingData
-from graftline.training.recipes.base import Gradients, Training
+from graftline.training.recipes.base import Gradients, Recipe, Training
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.tinker import TinkerSDKClient
 
 if TYPE_CHECKING:
-    from tinker import SamplingClient, TrainingClient
+    from tinker import SamplingClient
 
 logger = logging.getLogger(__name__)
 
@@ -170,19 +169,6 @@ def _length(answers: Sequence[SampledAnswer]) -> int:
     return sum(len(answer.tokens) for answer in answers)
 
 
-class RolloutRecipe:
-    """The part of a recipe that all of these have."""
-
-    _rollouts: Rollouts
-
-    def prepare(self, service: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
-        return {}
-
-    def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
-        """Return the mean loss over the tokens that were learned from."""
-        return float(output.metrics["loss:sum"]) / gradients.trained_tokens
-
-
 class Scored(NamedTuple):
     """What an answer is worth."""
 
@@ -191,10 +177,11 @@ class Scored(NamedTuple):
     cause: str
 
 
-class GroupRecipe(RolloutRecipe):
+class GroupRecipe(Recipe):
     """A recipe that rewards answers, and learns from how those to the same question differ."""
 
     _config: GroupConfig
+    _rollouts: Rollouts
 
     def score(self, example: Example, answer: SampledAnswer) -> Scored:
         """Return what an answer is worth; the same answer is worth the same."""

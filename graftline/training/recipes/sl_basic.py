@@ -6,16 +6,12 @@ The loss of a batch is the sum over its tokens of `-weight * log p(token)`, weig
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from graftline.training.datums import Rendered, TrainOn, count_trained_tokens, render_all
 from graftline.training.examples import Example, TrainingData, read_rows
-from graftline.training.recipes.base import Gradients, Training, gradients_of, mean_nll
+from graftline.training.recipes.base import Gradients, Recipe, Training, gradients_of
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.tinker import TinkerSDKClient
-
-if TYPE_CHECKING:
-    from tinker import TrainingClient
 
 
 class SlBasicConfig(TinkerTrainingConfig):
@@ -26,7 +22,7 @@ class SlBasicConfig(TinkerTrainingConfig):
     """Earlier answers of exported chats are shots, and attempts that were wrong."""
 
 
-class SlBasic:
+class SlBasic(Recipe):
     """The recipe; an example is one chat."""
 
     def __init__(self, config: SlBasicConfig) -> None:
@@ -43,19 +39,10 @@ class SlBasic:
             too_long=train.too_long,
         )
 
-    def prepare(self, service: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
-        return {}
-
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
         examples = training.examples(batch)
         future = training.trainer.forward_backward([example.datums[0] for example in examples], "cross_entropy")
         return gradients_of(examples, future)
-
-    def loss(self, output: Any, gradients: Gradients, batch: Sequence[int]) -> float:
-        return float(output.metrics["loss:sum"]) / gradients.trained_tokens
-
-    def evaluate(self, training: Training, examples: Sequence[Example]) -> float:
-        return mean_nll(training.service, training.trainer, examples)
 
     def _render(self, path: Path, tokenizer: Any) -> Rendered:
         config = self._config

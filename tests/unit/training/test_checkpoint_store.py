@@ -95,8 +95,8 @@ def test_a_checkpoint_is_described_as_the_sdk_wants_it(store: CheckpointStore) -
 
 
 def test_another_process_finds_what_was_written(store: CheckpointStore, tmp_path: Path, time: Time) -> None:
-    one = written(store, ttl_s=HOUR_S)
-    store.set_public(one, True)
+    one = written(store)
+    store.set_ttl(one, HOUR_S)
 
     assert CheckpointStore(tmp_path, time).list_checkpoints() == store.list_checkpoints()
 
@@ -114,14 +114,14 @@ def test_a_name_is_given_once_unless_it_is_to_be_overwritten(store: CheckpointSt
 
 
 def test_what_overwrites_a_checkpoint_takes_its_place_even_within_the_same_moment(store: CheckpointStore) -> None:
-    one = written(store, ttl_s=HOUR_S)
-    store.set_public(one, True)
+    one = written(store)
+    store.set_ttl(one, HOUR_S)
 
     written(store, content="second", may_replace=True)
 
     assert content(store, one) == "second"
     [found] = store.list_checkpoints()
-    assert (found["public"], found["expires_at"], found["size_bytes"]) == (False, None, 6)
+    assert (found["expires_at"], found["size_bytes"]) == (None, 6)
 
 
 def test_what_fails_to_overwrite_a_checkpoint_leaves_it_as_it_was(store: CheckpointStore) -> None:
@@ -129,8 +129,8 @@ def test_what_fails_to_overwrite_a_checkpoint_leaves_it_as_it_was(store: Checkpo
         (folder / "adapter.txt").write_text("half", "utf-8")
         raise DataError("the run is not in memory")
 
-    one = written(store, ttl_s=HOUR_S)
-    store.set_public(one, True)
+    one = written(store)
+    store.set_ttl(one, HOUR_S)
     before = store.list_checkpoints()
 
     with pytest.raises(DataError, match="the run is not in memory"):
@@ -157,7 +157,6 @@ def test_a_copy_is_a_checkpoint_of_its_own(store: CheckpointStore, time: Time) -
     two = store.at("copied", "weights", "one")
 
     store.copy(one, two, ttl_s=2 * HOUR_S)
-    store.set_public(two, True)
     time.pass_by(hours=1)
 
     assert paths(store) == [two.uri]
@@ -176,17 +175,6 @@ def test_what_is_deleted_is_gone_with_all_that_belongs_to_it(store: CheckpointSt
         with pytest.raises(NotFound, match=f"there is no checkpoint {one.uri}"):
             act(one)
     assert content(store, written(store, content="anew")) == "anew"
-
-
-def test_whether_others_may_read_it_can_be_changed(store: CheckpointStore) -> None:
-    one = written(store, ttl_s=HOUR_S)
-
-    store.set_public(one, True)
-    assert store.list_checkpoints()[0]["public"] is True
-    store.set_public(one, False)
-
-    [found] = store.list_checkpoints()
-    assert (found["public"], found["expires_at"]) == (False, "2026-11-22T10:30:00+00:00")
 
 
 # time

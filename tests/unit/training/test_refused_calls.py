@@ -139,7 +139,7 @@ def save_for_sampler(client: tinker.TrainingClient, expected: Expected, chance: 
 
 def save_external(client: tinker.TrainingClient, expected: Expected, chance: random.Random) -> Call:
     if chance.random() < 0.5:
-        return client.save_weights_external("e", age_encryption_recipients=["nobody"]), "a key that age cannot use"
+        return client.save_weights_external("e", age_encryption_recipients=["nobody"]), "is not offered by this backend"
     name = f"e{chance.randrange(10**9)}"
     return client.save_weights_external(name), {"path": expected.path("external_weights", name)}
 

@@ -10,11 +10,10 @@ import pytest
 from graftline.core.errors import TrainingError
 from graftline.training.answers import Questions, SampledAnswer, policy_datum
 from graftline.training.memory import memory_tokenizer
-from graftline.training.recipes.base import Example, Training
+from graftline.training.recipes.base import Example, Recipe, Training
 from graftline.training.recipes.rl_grpo import RlGrpoConfig
 from graftline.training.recipes.rollouts import (
     GroupRecipe,
-    RolloutRecipe,
     Rollouts,
     Scored,
     group_advantages,
@@ -191,7 +190,7 @@ def test_a_step_makes_the_rewarded_answer_more_probable(tmp_path: Path, memory_s
     answer = room.service.result(gradients.future, "gradients")
     if loss != "cispo":
         # each ratio is 1 before the first step, and the advantages of a group come to 0
-        assert RolloutRecipe().loss(answer, gradients, [0, 1]) == pytest.approx(0.0, abs=1e-6)
+        assert Recipe().loss(answer, gradients, [0, 1]) == pytest.approx(0.0, abs=1e-6)
     forward = [one["logprobs"].data[-1] for one in answer.loss_fn_outputs]
     assert forward == pytest.approx([datum.loss_fn_inputs["logprobs"].data[-1] for datum in room.trainer.sent])
     before = probabilities(room)

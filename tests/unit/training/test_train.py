@@ -10,22 +10,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from graftline.cli.main import main
-from graftline.core.clock import utc_now
 from graftline.core.download import Pins, download
 from graftline.core.errors import ConfigError, DataError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.retry import RetryPolicy
 from graftline.core.web import Web
-from graftline.training.adapter import Addresses, ExportedFile, check_adapter, download_adapter
+from graftline.training.adapter import ExportedFile, check_adapter, download_adapter
 from graftline.training.examples import read_rows
 from graftline.training.loop import Interrupted
 from graftline.training.recipes.dpo import DpoConfig
@@ -225,21 +222,18 @@ def test_an_interrupt_ends_the_command_with_a_checkpoint_and_130(
 def test_addresses_that_are_refused_are_signed_anew(tmp_path: Path) -> None:
     signed: list[int] = []
 
-    def sign() -> Any:
+    def sign() -> dict[str, str]:
         signed.append(0)
-        return SimpleNamespace(
-            urls={"one.bin": f"{server.url}/plain/one.bin"}, expires=utc_now() + timedelta(minutes=minutes.pop(0))
-        )
+        return {"one.bin": f"{server.url}/plain/one.bin"}
 
     with HubServer() as server:
         server.files["/plain/one.bin"] = b"content" * 1000
-        # refused before it was to expire, torn in the middle, and about to expire when it is asked for again
-        server.faults["/plain/one.bin"] = [Fault(status=403), Fault(torn_at=100)]
-        minutes = [15.0, 1.0, 15.0]
+        # refused at once, torn in the middle, and refused when the rest is asked for
+        server.faults["/plain/one.bin"] = [Fault(status=403), Fault(torn_at=100), Fault(status=403)]
         patience = RetryPolicy(deadline_s=20.0, longest_pause_s=0.01)
-        source = ExportedFile("one.bin", Addresses(sign, utc_now), Web(patience))
+        source = ExportedFile("one.bin", sign, Web(patience), sign())
         download(source, Pins(), tmp_path / "one.bin", lambda done, total: None, patience)
-        assert [asked[2] for asked in server.asked("Range")] == ["", "", "bytes=100-"]
+        assert [asked[2] for asked in server.asked("Range")] == ["", "", "bytes=100-", "bytes=100-"]
     assert ((tmp_path / "one.bin").read_bytes(), len(signed)) == (b"content" * 1000, 3)
 
 
