@@ -154,12 +154,19 @@ def _compare_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Wait until no other process has `folder` locked, and lock it: two that make one artifact would write into one another."""
+def lock_folder(folder: Path, busy: GraftlineError | None = None) -> Iterator[None]:
+    """Wait until no other process has `folder` locked, and lock it: two that make one artifact would write into one another.
+
+    With `busy`, that is raised where another process has it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            assert busy is not None  # without it, the lock is waited for
+            raise busy from None
         yield
     finally:
         os.close(descriptor)

@@ -2,15 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from graftline.core.errors import ActorError
 from graftline.llm.base import ChatAnswer, ChatModel, ChatRequest
-
-T = TypeVar("T")
 
 
 class BlockingChatModel:
@@ -38,22 +35,17 @@ class BlockingChatModel:
         return self.model.name
 
     def generate(self, request: ChatRequest) -> ChatAnswer:
-        """As `ChatModel.generate`; interrupted, it cancels the request."""
-        return self.run(self.model.generate(request))
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what `work`, of the model, returns in its event loop; ActorError where the model was closed."""
+        """As `ChatModel.generate`; interrupted, it cancels the request. ActorError where the model was closed."""
         with self._lock:
             if self._is_closed:
-                work.close()
                 raise ActorError(f"{self.name}: is closed; open another")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(self.model.generate(request), self._loop)
         try:
             return future.result()
         except CancelledError:
             raise ActorError(f"{self.name}: was closed before there was an answer") from None
         finally:
-            # of one that is done, it changes nothing
+            # no-op once the future is done
             future.cancel()
 
     def close(self) -> None:

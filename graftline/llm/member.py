@@ -90,8 +90,8 @@ class Member:
     """How often it has asked for it since it answered."""
     last_fault: str = ""
     load: Load | None = None
-    adapters: dict[str, str] = field(default_factory=dict)
-    """Folders of the adapters that it has, as far as is known, by name."""
+    adapters: set[str] = field(default_factory=set)
+    """Names of the adapters that it has, as far as is known."""
     adapter_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     tries: set[asyncio.Timeout] = field(default_factory=set)
     """What is under way, to be aborted when it is lost."""

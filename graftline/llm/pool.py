@@ -93,33 +93,16 @@ class ActorPool:
             if not self._in_flight:
                 self._is_empty.set()
 
-    async def load_adapter(self, name: str, folder: str) -> None:
-        """Load the LoRA adapter in `folder` under `name` at every actor, again if it is there; ActorError where one does not.
-
-        An actor that is not in service gets it before it gets a request for it.
-        """
-        self._check_loop()
-        await self._adapters.load(name, folder, self._members)
-
-    async def unload_adapter(self, name: str) -> None:
-        """Take the adapter called `name` away from every actor; ActorError where one does not do it."""
-        self._check_loop()
-        await self._adapters.unload(name, self._members)
-
-    async def close(self, drain_s: float = 0.0) -> None:
-        """Take no more requests, wait for those in flight for `drain_s`, cancel the rest, and let go of everything."""
+    async def close(self) -> None:
+        """Take no more requests, cancel those in flight, and let go of everything."""
         if self._is_closed:
             return
         self._is_closed = True
-        try:
-            async with asyncio.timeout(drain_s):
-                await self._is_empty.wait()
-        except TimeoutError:
-            now = asyncio.get_running_loop().time()
-            for scope in self._in_flight:
-                if not scope.expired():
-                    scope.reschedule(now)
-            await self._is_empty.wait()
+        now = asyncio.get_running_loop().time()
+        for scope in self._in_flight:
+            if not scope.expired():
+                scope.reschedule(now)
+        await self._is_empty.wait()
         self._dispatcher.close()
         await self._watch.close()
         for member in self._members:
@@ -194,7 +177,8 @@ class ActorPool:
         except TimeoutError:
             raise Fault(FaultKind.STALLED, f"was taken out of service: {member.last_fault}") from None
         except Fault as fault:
-            if fault.status == HTTPStatus.NOT_FOUND and member.adapters.pop(request.adapter, ""):
+            if fault.status == HTTPStatus.NOT_FOUND and request.adapter in member.adapters:
+                member.adapters.remove(request.adapter)
                 raise Fault(FaultKind.FORGOTTEN, fault.message, status=fault.status) from None
             raise
         finally:

@@ -19,7 +19,7 @@ from graftline.core.paths import portable
 from graftline.core.retry import RetryPolicy
 from graftline.core.web import AnswerError, Web, WebFile
 from graftline.llm.weights.catalog import Weights
-from graftline.training.card import CARD, base_of, card, write_base
+from graftline.training.card import CARD, card, write_base
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.tinker import TinkerSDKClient
 
@@ -92,9 +92,8 @@ def download_adapter(
             source = ExportedFile(name, sign, Web(policy), urls)
             download(source, Pins(), partial / name, advance, policy, _MAX_FILE_BYTES)
         check_adapter(partial)
-        base = base_of(run, weights)
-        write_base(partial / CONFIG, base)
-        (partial / CARD).write_text(card(run, runs.steps(run.run_id), base, run.run_id), "utf-8")
+        write_base(partial / CONFIG, run, weights)
+        (partial / CARD).write_text(card(run, runs.steps(run.run_id), weights, run.run_id), "utf-8")
         return Contents({"trained_tokens": run.trained_tokens, "steps": run.next_step})
 
     return build(folder, request, make, clock).folder

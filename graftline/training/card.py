@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from graftline.core.markdown import table
@@ -13,23 +12,10 @@ CARD = "README.md"
 _SHOWN_STEPS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What an adapter is loaded on."""
-
-    name: str
-    """As the backend calls it."""
-    repo_id: str
-    """On the model hub; `name` where it is in no catalog."""
-    revision: str = ""
-    weights: Weights | None = None
-    """What it was trained on, where that is of `configs/models.yaml`."""
-
-
 def card(
     run: TrainingRun,
     steps: Sequence[StepMetrics],
-    base: Base,
+    weights: Weights | None,
     name: str,
     licences: Mapping[str, int] | None = None,
     solved: str = "",
@@ -37,9 +23,10 @@ def card(
 ) -> str:
     """Return the model card of the adapter in the folder `name`: what it is, what it was made of, how it went, what it is not.
 
-    `licences` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
+    `weights` are what it was trained on, where that is of `configs/models.yaml`; `licences` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
     tasks that were solved without it and with it; `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked.
     """
+    repo_id, revision = _base_of(run, weights)
     every = max(1, len(steps) // _SHOWN_STEPS)
     curve = [
         {"step": step.step + 1, "loss": round(step.loss, 4), "held-out loss": _round(step.held_out_loss)}
@@ -47,8 +34,8 @@ def card(
         if (step.step + 1) % every == 0 or step.held_out_loss is not None
     ]
     facts = [
-        {"": "base model", "is": f"{base.repo_id}{f' at {base.revision}' if base.revision else ''}"},
-        {"": "trained as", "is": base.name},
+        {"": "base model", "is": f"{repo_id}{f' at {revision}' if revision else ''}"},
+        {"": "trained as", "is": run.config["model"]},
         {"": "recipe", "is": run.recipe},
         {"": "LoRA rank", "is": run.config["lora"]["rank"]},
         *({"": name, "is": value} for name, value in run.computed_with.items()),
@@ -62,7 +49,7 @@ def card(
         *({"": package, "is": version} for package, version in sorted(run.versions.items())),
     ]
     parts = [
-        f"---\nbase_model: {base.repo_id}\nbase_model_relation: adapter\nlibrary_name: peft\npipeline_tag: text-generation\n"
+        f"---\nbase_model: {repo_id}\nbase_model_relation: adapter\nlibrary_name: peft\npipeline_tag: text-generation\n"
         "tags: [lora, ast-grep]\n---\n",
         f"# {run.run_id}\n",
         "A LoRA adapter that proposes ast-grep rewrites, trained by Graftline on verified steps.\n",
@@ -72,7 +59,7 @@ def card(
     question = f"by the prompt `{prompt}`" if prompt else "as the chats that it was trained on are"
     parts += [
         f"It is to be asked {question}, with the renderer `{run.config['renderer']}`.\n",
-        usage(run, base, name),
+        usage(run, weights, name),
     ]
     if solved:
         parts += ["## Tasks of other repositories\n", "One answer to each, the most probable one.\n", solved]
@@ -107,18 +94,17 @@ _RENDERED = {
 _VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
-def base_of(run: TrainingRun, weights: Weights | None) -> Base:
-    """Return the base of the adapter of `run`; `weights` are those of the catalog that it was trained on, if they are."""
-    if weights is None:
-        return Base(run.config["model"], run.config["model"])
-    return Base(run.config["model"], weights.card, weights.card_revision, weights)
+def _base_of(run: TrainingRun, weights: Weights | None) -> tuple[str, str]:
+    """Return the repository that an adapter is loaded on and its revision; what the backend calls the model without weights."""
+    return (weights.card, weights.card_revision) if weights else (str(run.config["model"]), "")
 
 
-def write_base(config: Path, base: Base) -> None:
-    """Say in the PEFT `config` of an adapter what it is loaded on, and as what."""
+def write_base(config: Path, run: TrainingRun, weights: Weights | None) -> None:
+    """Say in the PEFT `config` of the adapter of `run` what it is loaded on, and as what."""
     values = json.loads(config.read_text("utf-8"))
-    if base.weights is not None or not values.get("base_model_name_or_path"):
-        values |= {"base_model_name_or_path": base.repo_id, "revision": base.revision or None}
+    if weights is not None or not values.get("base_model_name_or_path"):
+        repo_id, revision = _base_of(run, weights)
+        values |= {"base_model_name_or_path": repo_id, "revision": revision or None}
     # without it, `AutoPeftModelForCausalLM` does not load the adapter
     values["task_type"] = values.get("task_type") or "CAUSAL_LM"
     config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", "utf-8")
@@ -154,9 +140,9 @@ _UNPACKED = """It was trained on `{file}`, unpacked from {quantization} to 16 bi
 """
 
 
-def usage(run: TrainingRun, base: Base, name: str) -> str:
+def usage(run: TrainingRun, weights: Weights | None, name: str) -> str:
     """Return the section of the card of the adapter in a folder called `name`."""
-    weights, renderer = base.weights, str(run.config["renderer"])
+    (repo_id, revision), renderer = _base_of(run, weights), str(run.config["renderer"])
     rendered = _RENDERED.get(renderer)
     parts = ["## Use\n", "Run these in the folder of this file.\n"]
     if rendered is None:
@@ -168,24 +154,22 @@ def usage(run: TrainingRun, base: Base, name: str) -> str:
     if renderer == "role_colon":
         prompt = f'(tokenizer.bos_token or "") + {prompt}'
     if weights is not None and weights.quantization:
-        parts.append(_UNPACKED.format(file=weights.file, quantization=weights.quantization, repo_id=base.repo_id))
+        parts.append(_UNPACKED.format(file=weights.file, quantization=weights.quantization, repo_id=repo_id))
     rank = next((rank for rank in _VLLM_RANKS if rank >= int(run.config["lora"]["rank"])), _VLLM_RANKS[-1])
     parts += [
         "### PEFT\n",
         _PEFT.format(
-            repo_id=base.repo_id,
-            revision=f', revision="{base.revision}"' if base.revision else "",
+            repo_id=repo_id,
+            revision=f', revision="{revision}"' if revision else "",
             prompt=prompt,
             answer_tokens=int(run.config.get("answer_tokens") or 96),
         ),
         "### vLLM\n",
-        _VLLM.format(
-            repo_id=base.repo_id, revision=f" --revision {base.revision}" if base.revision else "", rank=rank, name=name
-        ),
+        _VLLM.format(repo_id=repo_id, revision=f" --revision {revision}" if revision else "", rank=rank, name=name),
     ]
     if weights is not None:
         hub = next((place for place in weights.places if isinstance(place, HubPlace)), None)
         source = f", which is `{hub.file}` of `{hub.repository}` at `{hub.revision}`" if hub else ""
-        llama_cpp = _LLAMA_CPP.format(base=base.name, file=weights.file, name=name)
+        llama_cpp = _LLAMA_CPP.format(base=run.config["model"], file=weights.file, name=name)
         parts += ["### llama.cpp\n", f"With `{weights.file}`{source}:\n", llama_cpp]
     return "\n".join(parts)

@@ -210,23 +210,19 @@ def test_the_pool_asks_for_an_adapter_by_its_name(tiny: Side) -> None:
 
 
 def test_an_adapter_that_the_server_was_started_without_is_refused(tiny: Side) -> None:
-    async def run() -> tuple[str, str]:
-        pool = ActorPool(tiny.fleet)
-        try:
-            with pytest.raises(ActorError) as loading:
-                await pool.load_adapter("third", "adapters/third")
-            with pytest.raises(ActorError) as moved:
-                # another folder of that name holds other weights
-                await pool.load_adapter("first", "others/first")
-            return str(loading.value), str(moved.value)
-        finally:
-            await pool.close()
+    # another folder of that name holds other weights
+    others = tiny.fleet.model_copy(update={"adapters": ("adapters/third", "others/first")})
 
-    said = "(it has: first, second.one); name the folder in its fleet, and start it again"
-    assert asyncio.run(run()) == (
-        f"actor 'tiny' was started without adapter 'third' from 'adapters/third' {said}",
-        f"actor 'tiny' was started without adapter 'first' from 'others/first' {said}",
+    def refusal(adapter: str) -> str:
+        with pytest.raises(ActorError) as error:
+            asyncio.run(answers(others, [("a", adapter)]))
+        return str(error.value)
+
+    said = (
+        "(it has: first, second.one); name the folder in its fleet, and start it again; mend the request or the fleet"
     )
+    assert refusal("third") == f"actor 'tiny' was started without adapter 'third' from 'adapters/third' {said}"
+    assert refusal("first") == f"actor 'tiny' was started without adapter 'first' from 'others/first' {said}"
 
 
 def test_a_server_does_not_start_with_an_adapter_of_another_model(tmp_path: Path) -> None:

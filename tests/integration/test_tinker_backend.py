@@ -720,7 +720,9 @@ def test_a_port_that_is_taken_is_refused(server: StartedServer, model_folder: Pa
     code, said = started("--folder", model_folder, "--root", tmp_path, "--port", port)
 
     assert code == 1
-    assert said.endswith(f"error: port {port} of 127.0.0.1 cannot be had (Address already in use); name another")
+    assert said.endswith(
+        f"error: port {port} of 127.0.0.1 cannot be had (Address already in use); name another, or 0 for a free one"
+    )
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.org"])

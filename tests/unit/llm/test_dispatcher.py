@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import pytest
 
-from graftline.core.errors import ActorError
 from graftline.llm.client import ActorClient
 from graftline.llm.concurrency import Concurrency
 from graftline.llm.dispatcher import Dispatcher
@@ -46,30 +45,6 @@ def taking(dispatcher: Dispatcher, *avoided: Member, is_again: bool = False) -> 
     return asyncio.create_task(dispatcher.take(7, set(avoided), is_again))
 
 
-def test_places_are_given_until_there_are_none() -> None:
-    async def test(dispatcher: Dispatcher, _: Member, __: Member) -> tuple[list[str], int]:
-        tasks = [taking(dispatcher) for _ in range(3)]
-        found = await settled(*tasks)
-        tasks[2].cancel()
-        return sorted(found), dispatcher.waiting
-
-    assert run(test) == (["", "first", "second"], 1)
-
-
-def test_a_place_that_is_released_goes_to_who_has_waited_longest() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], list[str], int]:
-        await dispatcher.take(7, (), False)
-        await dispatcher.take(7, (), False)
-        tasks = [taking(dispatcher) for _ in range(2)]
-        await settled(*tasks)
-        dispatcher.release(first)
-        after_one = await settled(*tasks)
-        dispatcher.release(second)
-        return after_one, await settled(*tasks), dispatcher.waiting
-
-    assert run(test) == (["first", ""], ["first", "second"], 0)
-
-
 def test_who_was_tried_before_goes_before_the_others() -> None:
     async def test(dispatcher: Dispatcher, first: Member, second: Member) -> list[str]:
         await dispatcher.take(7, (), False)
@@ -100,14 +75,6 @@ def test_who_avoids_the_actor_with_a_place_is_passed_over_and_keeps_its_turn() -
     assert run(test) == (["", "first", ""], ["second", "first", ""])
 
 
-def test_an_avoided_actor_is_better_than_none() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> str:
-        second.health.eject()
-        return (await dispatcher.take(7, {first}, True)).name
-
-    assert run(test) == "first"
-
-
 def test_who_waits_for_an_actor_that_goes_out_of_service_takes_the_one_it_avoided() -> None:
     async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], list[str]]:
         second.in_flight = 1
@@ -129,16 +96,6 @@ def test_who_waits_for_an_actor_that_asks_for_a_pause_takes_the_one_it_avoided()
         return await settled(task)
 
     assert run(test) == ["first"]
-
-
-def test_a_pause_ends_by_itself() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], str]:
-        dispatcher.hold(first, 0.02)
-        dispatcher.hold(second, 3600)
-        task = taking(dispatcher)
-        return await settled(task), (await task).name
-
-    assert run(test) == ([""], "first")
 
 
 def test_a_pause_is_not_made_shorter() -> None:
@@ -165,25 +122,3 @@ def test_who_is_cancelled_holds_no_place(is_given: bool) -> None:
         return first.in_flight, second.in_flight, dispatcher.waiting
 
     assert run(test) == (0 if is_given else 1, 1, 0)
-
-
-def test_without_an_actor_patience_runs_out_and_begins_anew_with_the_next() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], str]:
-        for one in (first, second):
-            one.health.eject()
-            dispatcher.on_ejection()
-        said = []
-        # the second does not wait
-        for _ in range(2):
-            with pytest.raises(ActorError) as caught:
-                await dispatcher.take(7, (), False)
-            said.append(str(caught.value))
-        first.health.record_probe(True)
-        dispatcher.on_return()
-        return said, (await dispatcher.take(7, (), False)).name
-
-    message = (
-        "no actor has been in service for 0.05 s: the report; start them, or mend their addresses in"
-        " configs/vllm_actors.yaml"
-    )
-    assert run(test) == ([message, message], "first")

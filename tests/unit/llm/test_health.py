@@ -16,21 +16,11 @@ def health() -> Health:
     return Health(most_failures=3, first_pause_s=1.0, longest_pause_s=5.0)
 
 
-def test_the_third_failure_in_a_row_is_too_many() -> None:
-    one = health()
-    assert [one.record_failure() for _ in range(3)] == [False, False, True]
-
-
 def test_an_answer_between_failures_starts_the_count_again() -> None:
     one = health()
     said = [one.record_failure(), one.record_failure()]
     one.record_success()
     assert [*said, one.record_failure(), one.record_failure()] == [False, False, False, False]
-
-
-def test_an_actor_is_ejected_once() -> None:
-    one = health()
-    assert (one.is_in_service, one.eject(), one.eject(), one.is_in_service) == (True, True, False, False)
 
 
 def test_pauses_between_probes_double_up_to_the_longest() -> None:
@@ -41,19 +31,6 @@ def test_pauses_between_probes_double_up_to_the_longest() -> None:
         one.record_probe(False)
         pauses.append(one.pause_s)
     assert (pauses, one.is_in_service) == ([1.0, 2.0, 4.0, 5.0, 5.0], False)
-
-
-def test_a_probe_that_is_answered_brings_the_actor_back() -> None:
-    one = health()
-    one.eject()
-    one.record_probe(True)
-    # the count begins again, too
-    assert (one.is_in_service, one.record_failure(), one.record_failure(), one.record_failure()) == (
-        True,
-        False,
-        False,
-        True,
-    )
 
 
 def test_an_actor_that_answers_nothing_but_probes_is_probed_less_and_less() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from graftline.core.config import validate
-from graftline.core.errors import ActorError, ConfigError
+from graftline.core.errors import ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.llm.base import ChatRequest
 from graftline.llm.fleet import Fleet
-from graftline.llm.memory import MemoryChatModel, script_answers
+from graftline.llm.memory import MemoryChatModel
 from graftline.llm.open import ActorsConfig, MemoryChatModelConfig, open_chat_model
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import question
@@ -59,16 +59,16 @@ def test_a_fleet_is_opened_with_its_key(tmp_path: Path, server: ProtocolServer) 
     assert (model.name, asyncio.run(run())) == ("model", "one")
 
 
-def test_a_key_that_is_not_set_is_said_with_the_fleet_that_needs_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        open_chat_model(ActorsConfig(fleet="mine"), written(tmp_path, api_key="MY_KEY"), Secrets([]))
-    assert str(caught.value) == "MY_KEY: is not set, but fleet 'mine' needs it; put it into .env or Vault"
-
-
-def test_a_fleet_that_is_unknown_is_said_with_those_that_are_known(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        open_chat_model(ActorsConfig(fleet="yours"), written(tmp_path), Secrets([]))
-    assert str(caught.value) == f"{tmp_path / 'vllm_actors.yaml'}: fleet 'yours' is unknown; known: mine"
+@pytest.mark.parametrize(
+    ("fleet", "message"),
+    [
+        ("mine", "^MY_KEY: is not set, but fleet 'mine' needs it; put it into .env or Vault$"),
+        ("yours", r"vllm_actors\.yaml: fleet 'yours' is unknown; known: mine$"),
+    ],
+)
+def test_a_fleet_without_its_key_or_without_an_entry_is_refused(tmp_path: Path, fleet: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_chat_model(ActorsConfig(fleet=fleet), written(tmp_path, api_key="MY_KEY"), Secrets([]))
 
 
 def test_a_model_is_called_by_the_name_that_it_is_served_under(tmp_path: Path) -> None:
@@ -89,21 +89,3 @@ def test_a_path_that_is_none_is_refused(path: str) -> None:
 def test_a_script_has_an_answer() -> None:
     with pytest.raises(ConfigError, match="answers"):
         validate({"kind": "memory", "answers": []}, MemoryChatModelConfig, "model")
-
-
-def test_an_answer_in_memory_takes_as_long_as_it_takes_and_no_longer_than_asked() -> None:
-    async def answer(_: ChatRequest) -> str:
-        await asyncio.sleep(30)
-        return "late"
-
-    with pytest.raises(ActorError, match=r"^memory: no answer within 0.01 s; give it longer$"):
-        asyncio.run(MemoryChatModel(answer).generate(question(deadline_s=0.01)))
-
-
-def test_scripts_are_told_apart_by_their_own_count() -> None:
-    first, second = script_answers(["a", "b"]), script_answers(["a", "b"])
-
-    async def run() -> list[str]:
-        return [await first(question()), await second(question()), await first(question())]
-
-    assert asyncio.run(run()) == ["a", "a", "b"]

@@ -103,41 +103,6 @@ def test_a_hundred_cancelled_in_any_moment_leave_every_place_free(server: Protoc
     assert asyncio.run(run()) == (0, 0, "one two three")
 
 
-def test_closing_waits_for_what_is_in_flight_as_long_as_it_may(server: ProtocolServer) -> None:
-    server.become(latency_s=0.2)
-
-    async def run() -> tuple[str, str]:
-        async with pool_of(server) as pool:
-            asked = asyncio.create_task(pool.generate(question()))
-            await until(lambda: pool.stats().actors[0].tries == 1)
-            closing = asyncio.create_task(pool.close(drain_s=20))
-            await asyncio.sleep(0)
-            with pytest.raises(ActorError) as caught:
-                await pool.generate(question())
-            await closing
-            return (await asked).text, str(caught.value)
-
-    assert asyncio.run(run()) == ("one two three", "model: is closed; open another")
-
-
-def test_closing_cancels_what_takes_longer(server: ProtocolServer) -> None:
-    server.become(latency_s=30)
-
-    async def run() -> list[str]:
-        async with pool_of(server, slots=1) as pool:
-            asked = [asyncio.create_task(pool.generate(question())) for _ in range(2)]
-            await until(lambda: pool.stats().waiting == 1)
-            while not server.seen().ids:
-                await asyncio.sleep(0.01)
-            await pool.close(drain_s=0.05)
-            ended = await asyncio.gather(*asked, return_exceptions=True)
-            while not server.seen().aborted:
-                await asyncio.sleep(0.01)
-            return [str(error) for error in ended]
-
-    assert asyncio.run(run()) == ["model: was closed before there was an answer"] * 2
-
-
 def test_a_pool_belongs_to_one_event_loop(server: ProtocolServer) -> None:
     pool = ActorPool(fleet(server))
     with pytest.raises(ActorError):

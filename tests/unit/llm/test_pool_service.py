@@ -90,19 +90,6 @@ def test_a_pool_without_an_actor_says_what_each_of_them_said_last(
     assert second == first
 
 
-def test_requests_wait_for_actors_that_are_started_again(server: ProtocolServer) -> None:
-    server.kill()
-
-    async def run() -> list[str]:
-        async with pool_of(server) as pool:
-            asked = asyncio.gather(*(pool.generate(question(str(one))) for one in range(20)))
-            await until(lambda: in_service(pool) == [False])
-            server.start()
-            return [answer.text for answer in await asked]
-
-    assert asyncio.run(run()) == [str(one) for one in range(20)]
-
-
 def test_a_pool_that_has_given_up_answers_again_once_an_actor_is_back(server: ProtocolServer) -> None:
     server.kill()
 

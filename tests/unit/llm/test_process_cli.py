@@ -121,11 +121,6 @@ def test_down_says_what_became_of_each(tmp_path: Path) -> None:
     assert said(other, down, "--json") == (0, "{}\n")
 
 
-def test_down_of_an_unknown_fleet_is_a_mistake(kept: KeptFleet) -> None:
-    with pytest.raises(ConfigError, match="fleet 'other' is unknown; known: tested"):
-        said(kept, down, "--fleet", "other")
-
-
 def test_units_names_the_files_that_it_wrote(kept: KeptFleet, tmp_path: Path) -> None:
     written = [tmp_path / "systemd" / "graftline-tested-actor-0.service", tmp_path / "supervisord.conf"]
     assert said(kept, units, "--into", str(tmp_path)) == (0, "".join(f"{path}\n" for path in written))

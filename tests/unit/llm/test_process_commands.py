@@ -55,19 +55,6 @@ def test_vllm_gets_everything_that_the_configuration_says() -> None:
     )
 
 
-def test_vllm_without_settings_gets_the_least() -> None:
-    fleet = Fleet(engine="vllm", model="org/m", actors=(Actor(name="a", url="http://127.0.0.1:8001"),))
-    assert launch_of(fleet, fleet.actors[0], "org/m", MACHINE) == Launch(
-        command=(
-            *("/vllm/bin/vllm", "serve", "org/m", "--host", "127.0.0.1", "--port", "8001"),
-            *("--served-model-name", "org/m", "--max-model-len", "8192", "--max-num-seqs", "64"),
-            *("--tensor-parallel-size", "1", "--shutdown-timeout", "30"),
-        ),
-        variables=QUIET,
-        key_variable="",
-    )
-
-
 def test_the_environment_that_the_fleet_names_wins() -> None:
     fleet = Fleet(engine="vllm", model="m", python_environment="/other", actors=(GPU,))
     assert launch_of(fleet, GPU, "m", MACHINE).command[0] == "/other/bin/vllm"
@@ -131,22 +118,18 @@ def test_the_embedded_server_is_told_the_folders_of_its_adapters() -> None:
     assert command[-4:] == ("--adapter", "/root/models/adapters/one", "--adapter", "/other/two")
 
 
-def test_a_service_is_not_started() -> None:
-    fleet = Fleet(engine="service", model="m", actors=(GPU,))
-    with pytest.raises(ConfigError, match="actor 'a': its fleet is a service, which somebody else runs"):
-        launch_of(fleet, GPU, "m", MACHINE)
-
-
-def test_vllm_without_an_environment_is_refused() -> None:
-    fleet = Fleet(engine="vllm", model="m", actors=(GPU,))
-    with pytest.raises(ConfigError, match="none is named; set python_environment of the fleet, or GRAFTLINE_VLLM_ENV"):
-        launch_of(fleet, GPU, "m", replace(MACHINE, vllm_environment=None))
-
-
-def test_a_server_of_ours_has_no_https() -> None:
-    actor = Actor(name="a", url="https://127.0.0.1:8001")
-    with pytest.raises(ConfigError, match="servers of ours speak http; put https before them"):
-        launch_of(Fleet(engine="vllm", model="m", actors=(actor,)), actor, "m", MACHINE)
+@pytest.mark.parametrize(
+    ("engine", "url", "message"),
+    [
+        ("vllm", GPU.url, "none is named; set python_environment of the fleet, or GRAFTLINE_VLLM_ENV"),
+        ("vllm", "https://127.0.0.1:8001", "servers of ours speak http; put https before them"),
+        ("service", GPU.url, "actor 'a': its fleet is a service, which somebody else runs"),
+    ],
+)
+def test_what_cannot_be_started_by_us_is_refused(engine: str, url: str, message: str) -> None:
+    fleet = fleet_of(engine, "m").model_copy(update={"actors": (Actor(name="a", url=url),)})
+    with pytest.raises(ConfigError, match=message):
+        launch_of(fleet, fleet.actors[0], "m", replace(MACHINE, vllm_environment=None))
 
 
 def test_settings_of_vllm_are_refused_for_the_embedded_server() -> None:
@@ -187,11 +170,6 @@ def test_vllm_is_left_to_ask_the_hub(root: Path) -> None:
 def test_weights_that_are_not_here_name_the_command_that_brings_them(root: Path, engine: str, remedy: str) -> None:
     with pytest.raises(ModelError, match=f"graftline models {remedy} smollm2-135m"):
         weights_of(fleet_of(engine, "smollm2-135m"), Paths(root), {})
-
-
-def test_a_model_that_nobody_knows_is_a_mistake(root: Path) -> None:
-    with pytest.raises(ConfigError, match="model 'other' is unknown; known in"):
-        weights_of(fleet_of("embedded", "other"), Paths(root), {})
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from graftline.llm.servers.supervisor import (
     SupervisorState,
     delay_s,
     read_state,
-    start_time_of,
     state_path,
     write_state,
 )
@@ -87,21 +86,17 @@ def test_an_actor_that_is_not_healthy_in_time_goes_on_loading(kept: KeptFleet) -
     assert [(status.phase, status.pid) for status in kept.status()] == [("loading", kept.state().server)]
 
 
-def test_a_fleet_of_other_machines_is_not_started(kept: KeptFleet) -> None:
-    kept.configure(host="192.0.2.1")
-    with pytest.raises(ConfigError, match=r"none of its actors is on this machine: actor-0 \(192.0.2.1\); run this"):
-        kept.up()
-
-
-def test_a_service_is_not_started(kept: KeptFleet) -> None:
-    kept.configure(engine="service")
-    with pytest.raises(ConfigError, match="fleet 'tested': is a service, which somebody else runs"):
-        kept.up()
-
-
-def test_a_key_that_is_not_set_is_asked_for(kept: KeptFleet) -> None:
-    kept.configure(api_key="OTHER_KEY")
-    with pytest.raises(ConfigError, match="OTHER_KEY: is not set, but fleet 'tested' needs it"):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"host": "192.0.2.1"}, r"none of its actors is on this machine: actor-0 \(192.0.2.1\); run this"),
+        ({"engine": "service"}, "fleet 'tested': is a service, which somebody else runs"),
+        ({"api_key": "OTHER_KEY"}, "OTHER_KEY: is not set, but fleet 'tested' needs it"),
+    ],
+)
+def test_a_fleet_that_cannot_be_started_here_is_refused(kept: KeptFleet, changes: dict[str, str], message: str) -> None:
+    kept.configure(**changes)
+    with pytest.raises(ConfigError, match=message):
         kept.up()
 
 
@@ -193,9 +188,3 @@ def test_a_server_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 0.5), (1, 1.0), (3, 4.0), (6, 32.0), (7, 60.0), (5000, 60.0)])
 def test_each_run_that_was_of_no_use_doubles_the_pause(failures: int, seconds: float) -> None:
     assert delay_s(failures) == seconds
-
-
-def test_a_process_that_is_gone_began_at_no_time() -> None:
-    with subprocess.Popen(["true"]) as gone:
-        gone.wait()
-    assert start_time_of(gone.pid) == ""

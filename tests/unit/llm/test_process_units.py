@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from graftline.core.errors import ConfigError
 from graftline.llm.fleet import Actor, Fleet, load_fleet
 from graftline.llm.servers.commands import units, write_units
 from graftline.llm.servers.supervisor import answer
@@ -44,11 +43,6 @@ def test_the_files_of_the_checkout_are_those_of_its_configuration(checkout: Path
         for path in (*folder.glob("systemd/*"), folder / "supervisord.conf")
     }
     assert there == units("gpu", fleet, fleet.model, Path("/opt/graftline"))
-
-
-def test_a_service_has_no_units() -> None:
-    with pytest.raises(ConfigError, match="its fleet is a service, which somebody else runs"):
-        units("x", FLEET.model_copy(update={"engine": "service"}), "m", Path("/opt/graftline"))
 
 
 def test_a_unit_stops_as_a_keeper_does() -> None:

@@ -21,7 +21,7 @@ from tests.unit.training.conftest import EXTRA, StartedServer
 pytest.importorskip("tinker", reason=EXTRA)
 
 from graftline.training.answers import Questions
-from graftline.training.card import base_of, usage
+from graftline.training.card import usage
 from graftline.training.open import load_tokenizer
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import OUTPUT, train_on_tinker
@@ -126,7 +126,7 @@ def test_transformers_and_peft_load_the_adapter_by_its_folder_and_answer_as_the_
 def test_a_prompt_of_the_card_is_what_the_renderer_writes(trained: Trained, renderer: str) -> None:
     tokenizer = load_tokenizer(trained.model)
     run = trained.run.model_copy(update={"config": {**trained.run.config, "renderer": renderer}})
-    first, *_ = re.findall(r"^prompt = .*$", usage(run, base_of(run, WEIGHTS), "tiny"), re.MULTILINE)
+    first, *_ = re.findall(r"^prompt = .*$", usage(run, WEIGHTS, "tiny"), re.MULTILINE)
     exec(first, namespace := {"tokenizer": tokenizer})
     written = tokenizer.encode(namespace["prompt"], add_special_tokens=False)
     assert written == Questions(renderer, tokenizer).tokens(QUESTION)

@@ -353,18 +353,3 @@ def test_stopping_ends_after_the_call_that_is_worked_on() -> None:
         assert not any(thread.name == "engine" for thread in threading.enumerate())
 
     played(scenario)
-
-
-def test_a_released_waiter_learns_that_the_call_has_not_ended() -> None:
-    async def scenario(desk: Desk) -> None:
-        await desk.close_gate()
-        call = desk.submit("one")
-        waiting = asyncio.create_task(desk.calls.wait(call, LONG_S))
-        await asyncio.sleep(SOON_S)
-
-        desk.calls.release_waiters()
-
-        assert not await asyncio.wait_for(waiting, LONG_S / 4)
-        assert await desk.ended(call) == [("done", {"did": "one"})]
-
-    played(scenario)

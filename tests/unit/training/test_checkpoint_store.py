@@ -394,11 +394,6 @@ def test_the_id_of_a_run_that_could_be_a_path_is_refused(store: CheckpointStore,
             act()
 
 
-@pytest.mark.parametrize("name", ["a", "step-000123", "v1.0_final", "9", "x" * 128])
-def test_usual_names_are_taken(store: CheckpointStore, name: str) -> None:
-    assert content(store, written(store, name)) == "first"
-
-
 @pytest.mark.parametrize(
     ("uri", "message"),
     [

@@ -191,17 +191,6 @@ def test_several_targets_for_one_token_are_as_good_as_one(engine: Engine) -> Non
 # steps
 
 
-def test_training_lowers_the_loss_and_counts_its_steps(engine: Engine) -> None:
-    losses = []
-    for number in range(2, 7):
-        losses.append(engine.forward_backward("run", BATCH, "cross_entropy", {}, True)[1]["loss:sum"])
-        # under another name than `step`, which is a column of the cookbook's
-        assert engine.optim_step("run", learning_rate=1e-2)["optimizer_step:mean"] == number
-
-    assert losses == sorted(losses, reverse=True)
-    assert losses[-1] < 0.9 * losses[0]
-
-
 def test_the_norm_of_the_gradients_is_told_before_they_are_clipped(engine: Engine) -> None:
     engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
     norm = float(np.linalg.norm(gradients(engine, "run")))
@@ -419,15 +408,6 @@ def test_a_checkpoint_before_the_first_step_has_an_optimizer_without_a_state(eng
     assert np.array_equal(weights(engine, "copy"), weights(engine, "other"))
 
 
-def test_peft_loads_an_adapter_onto_the_plain_model(engine: Engine, tiny_model: Path, tmp_path: Path) -> None:
-    train(engine, "run", steps=3)
-    engine.save("run", tmp_path, with_optimizer=True)
-
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), tmp_path)
-
-    assert teacher_forced(model, BATCH[1]) == pytest.approx(logprobs(engine, "run", BATCH[1:2]), abs=1e-4)
-
-
 def test_what_is_written_of_an_adapter_is_json_without_a_path_of_this_machine(engine: Engine, tmp_path: Path) -> None:
     engine.save("run", tmp_path, with_optimizer=False)
 
@@ -638,12 +618,6 @@ def test_a_model_of_which_a_part_is_missing_is_refused(
 
     with pytest.raises(ModelError, match=f"^{tmp_path}: {message}$"):
         Engine(tmp_path, NAME)
-
-
-def test_the_tokens_that_end_an_answer_are_those_of_the_model(shared_engine: Engine) -> None:
-    texts = shared_engine.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
-
-    assert shared_engine.end_tokens == frozenset(texts)
 
 
 def test_a_gpu_that_is_not_there_is_refused(tiny_model: Path) -> None:

@@ -110,15 +110,6 @@ def test_several_targets_for_one_token_are_summed_as_if_they_were_tokens() -> No
     assert float(loss_sum("cross_entropy", {}, logprobs, given)) == 1 + 1 + 8
 
 
-def test_all_losses_have_the_slope_of_cross_entropy_where_nothing_has_changed_since_sampling() -> None:
-    weights = [0.25, -3.0]
-    given = {**SAMPLED, "logprobs": LOGPROBS, "advantages": weights, "weights": weights}
-
-    slopes = {loss: loss_and_slope(loss, given, {})[1] for loss in LOSSES}
-
-    assert slopes == dict.fromkeys(LOSSES, pytest.approx([-0.25, 3.0]))
-
-
 @pytest.mark.parametrize(
     ("loss", "given", "moves"),
     [

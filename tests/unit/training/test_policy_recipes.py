@@ -21,7 +21,7 @@ from graftline.training.recipes.open import CONFIGS, load_recipe
 from graftline.training.runs import Runs, StepMetrics
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import TinkerTrainingResult, train_on_tinker
-from tests.unit.training.answering import ANSWERS, UNREADABLE, AnsweringTokenizer, task, write_tasks
+from tests.unit.training.answering import ANSWERS, RIGHT, UNREADABLE, AnsweringTokenizer, task, write_tasks
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
@@ -30,6 +30,10 @@ BEYOND = json.dumps(
     {"rule": {"pattern": "old($A)"}, "fix": {"template": "new($A)", "expandEnd": {"field": "name", "regex": "x"}}}
 )
 """What ast-grep's command line alone can do; the sandbox of these tests is without it."""
+
+
+OUTPUT_LAYER = {"lora": {"train_unembed": True}}
+"""Without it, a model as small as these cannot become certain of any token."""
 
 
 class Room:
@@ -109,16 +113,20 @@ class Broken(MemorySandbox):
         raise SandboxError("the jail does not start")
 
 
-@pytest.mark.parametrize(("recipe", "loss", "gain"), [("rl_grpo", "importance_sampling", 0.3), ("srl", "ppo", 0.0)])
-def test_the_reward_rises(room: Room, recipe: str, loss: str, gain: float) -> None:
-    changes = {"loss": loss, "batch_size": 4, "group_size": 16, "learning_rate": 0.02, "max_steps": 6}
-    run = room.train(recipe, changes).run
+@pytest.mark.parametrize(("recipe", "loss"), [("rl_grpo", "importance_sampling"), ("srl", "ppo")])
+def test_the_reward_rises(room: Room, recipe: str, loss: str) -> None:
+    # what this model would say at first is wrong
+    room.tokenizer = AnsweringTokenizer(memory_tokenizer(), [*ANSWERS[1:], RIGHT])
+    changes = {"loss": loss, "batch_size": 4, "group_size": 16, "learning_rate": 0.02, "max_steps": 10, "epochs": 5}
+    run = room.train(recipe, {**changes, **OUTPUT_LAYER}).run
     rewards = [step["metrics"]["reward"] for step in room.steps(run.run_id)]
-    assert (run.status, len(rewards)) == ("done", 6)
+    assert (run.status, len(rewards)) == ("done", 10)
     # an answer is one of four: of rl_grpo 1, 0.3, 0 and -1
-    assert rewards[-1] > rewards[0] + gain
+    assert rewards[0] < 0.7
+    assert rewards[-1] > 0.9
     assert run.base_held_out_loss is not None
     assert run.held_out_loss is not None
+    assert run.held_out_loss <= 0.0 < run.base_held_out_loss
 
 
 def test_a_step_without_contrast_changes_nothing(room: Room) -> None:
@@ -144,8 +152,9 @@ def test_what_a_teacher_prefers_becomes_more_probable(room: Room) -> None:
         "teacher_path": room.teacher(),
         "answer_tokens": 3,
         "group_size": 16,
-        "learning_rate": 0.02,
-        "max_steps": 6,
+        "learning_rate": 0.01,
+        "max_steps": 12,
+        "epochs": 5,
     }
     run = room.train("distill", changes).run
     steps = room.steps(run.run_id)
@@ -155,7 +164,7 @@ def test_what_a_teacher_prefers_becomes_more_probable(room: Room) -> None:
     assert run.base_held_out_loss is not None
     assert run.held_out_loss is not None
     # of the same questions and seeds; from step to step it goes up and down with what is drawn
-    assert 0 < run.held_out_loss < 0.8 * run.base_held_out_loss
+    assert 0 < run.held_out_loss < 0.5 * run.base_held_out_loss
 
 
 def test_a_teacher_that_is_the_model_itself_teaches_nothing(room: Room) -> None:
@@ -356,10 +365,10 @@ def test_answers_have_the_logprobs_that_the_model_is_trained_by(real: Room) -> N
 def test_the_reward_rises_on_the_backend(real: Room) -> None:
     real.tokenizer = AnsweringTokenizer(real.tokenizer)
     # at 0.5 few tokens are drawn at all, of which some steps can make one the only one
-    changes = {"group_size": 24, "learning_rate": 0.02, "temperature": 0.5, "held_out": ""}
+    changes = {"group_size": 24, "learning_rate": 0.02, "temperature": 0.5, "held_out": "", **OUTPUT_LAYER}
     rewards = [step["metrics"]["reward"] for step in real.steps(real.train("rl_grpo", changes).run_id)]
     assert rewards[0] < 0.4
-    assert rewards[-1] > 0.7
+    assert rewards[-1] > 0.8
 
 
 def test_a_model_comes_nearer_to_its_teacher_on_the_backend(real: Room) -> None:

@@ -205,25 +205,3 @@ def test_every_call_is_answered_in_order_whatever_is_refused_between_them(
     names = [request.__name__ for request in requests]
     came = [(name, outcome(future, what)) for name, (future, what) in zip(names, calls, strict=True)]
     assert came == [(name, what) for name, (_, what) in zip(names, calls, strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("refuse", "message"),
-    [
-        (lambda client: client.save_state("epoch 1"), "checkpoint name 'epoch 1' is not made of"),
-        (lambda client: client.optim_step(types.DimuonParams(learning_rate=1e-3)), "optimizer 'dimuon' is not offered"),
-        (lambda client: client.forward_backward([IMAGE], "cross_entropy"), "datum 0: holds something else than text"),
-        (lambda client: client.load_state("tinker://no-run/weights/missing"), "there is no checkpoint"),
-    ],
-)
-def test_the_call_after_a_refused_one_is_answered(
-    service: tinker.ServiceClient,
-    tinker_server: StartedServer,
-    refuse: Callable[[tinker.TrainingClient], Any],
-    message: str,
-) -> None:
-    client = new_client(service, tinker_server)
-    with pytest.raises((tinker.RequestFailedError, tinker.APIStatusError), match=message):
-        refuse(client).result(TIMEOUT_S)
-
-    assert client.forward([GOOD], "cross_entropy").result(TIMEOUT_S).metrics["loss:sum"] > 0

@@ -58,13 +58,6 @@ def table(plain: Any, tokens: Sequence[int]) -> torch.Tensor:
         return plain(input_ids=torch.tensor([[*tokens]])).logits[0].log_softmax(-1)
 
 
-def greedy(plain: Any, prompt: Sequence[int], count: int) -> list[int]:
-    tokens = [*prompt]
-    for _ in range(count):
-        tokens.append(int(table(plain, tokens)[-1].argmax()))
-    return tokens[len(prompt) :]
-
-
 def teacher_forced(plain: Any, prompt: Sequence[int], tokens: Sequence[int]) -> list[float]:
     found = table(plain, [*prompt, *tokens])
     return [float(found[len(prompt) + number - 1, token]) for number, token in enumerate(tokens)]
@@ -170,16 +163,6 @@ def test_an_adapter_is_sampled_from(engine: Engine, tmp_path: Path) -> None:
     assert one(engine, request).tokens == without
 
 
-def test_matrices_may_be_multiplied_in_half_the_precision(tiny_model: Path, engine: Engine) -> None:
-    other = Engine(tiny_model, "tiny-qwen3", EngineSettings(threads=1, precision="bfloat16"))
-    request = replace(GREEDY, max_tokens=1)
-
-    found, expected = one(other, request), one(engine, request)
-
-    assert found.logprobs == pytest.approx(expected.logprobs, abs=0.1)
-    assert found.logprobs != expected.logprobs
-
-
 # where it ends
 
 
@@ -256,12 +239,6 @@ def test_logprobs_of_a_prompt_are_those_of_the_model(engine: Engine, plain: Any,
     assert found.prompt_top.ids[1:].tolist() == tokens.tolist()
     assert found.prompt_top.logprobs[1:] == pytest.approx(values.numpy(), abs=1e-4)
     assert found.prompt_top.ids.dtype == np.int32
-
-
-def test_what_nobody_asked_for_is_not_told(engine: Engine) -> None:
-    [found] = drawn(engine, GREEDY)
-
-    assert (found.prompt_logprobs, found.prompt_top, found.sequences[0].top) == (None, None, None)
 
 
 def test_the_most_probable_tokens_are_told_at_every_step(engine: Engine, plain: Any) -> None:

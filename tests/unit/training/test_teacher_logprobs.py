@@ -69,11 +69,6 @@ def test_sequences_are_dealt_out_and_come_back_in_order(server: CompletionsServe
     assert (found[1], [len(one) for one in found]) == ([-1.0], [3, 1, 4])
 
 
-def test_no_sequences_need_no_server(tmp_path: Path) -> None:
-    write_fleet(tmp_path, ["http://127.0.0.1:9"])
-    assert ActorTeacher("teachers", tmp_path, memory_tokenizer(), 1.0).logprobs([]) == []
-
-
 def without_last(answer: dict[str, Any]) -> dict[str, Any]:
     answer["choices"][0]["prompt_logprobs"].pop()
     return answer

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import parse_qsl
 
 import pytest
 from pydantic import SecretStr
@@ -47,13 +46,22 @@ class Fault:
     hangs: bool = False
 
 
+ANSWERS: dict[str, dict[str, Any]] = {
+    "healthz": {"status": "ok"},
+    "client/config": {"use_pyqwest_transport": False},
+    "client/dynamic_config": {},
+    "create_session": {"type": "create_session", "session_id": "s"},
+    "create_model": {"request_id": "r", "model_id": "m"},
+    "session_heartbeat": {},
+    "sessions/s/finish": {},
+}
+
+
 class FaultyService:
     """Opens sessions, and ends them; all else is 404, but for `faults`, by path."""
 
     def __init__(self, **faults: Fault) -> None:
         self.faults = {f"/api/v1/{path}": fault for path, fault in faults.items()}
-        self.runs = 0
-        self.pages: list[tuple[int, int]] = []
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
         self.keys: dict[str, str | None] = {}
         self.closing = threading.Event()
@@ -92,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         service = self.service
-        path, _, query = self.path.partition("?")
+        path = self.path.partition("?")[0]
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         service.seen.append((self.command, path, json.loads(content or b"{}")))
         service.keys[path] = self.headers.get("X-API-Key")
@@ -102,36 +110,10 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if fault is not None:
             return self._send(fault.status, fault.body)
-        match path.removeprefix("/api/v1/"):
-            case "healthz":
-                return self._say({"status": "ok"})
-            case "client/config":
-                return self._say({"use_pyqwest_transport": False})
-            case "create_session":
-                return self._say({"type": "create_session", "session_id": "s"})
-            case "create_model":
-                return self._say({"request_id": "r", "model_id": "m"})
-            case "training_runs":
-                asked = dict(parse_qsl(query))
-                service.pages.append((int(asked["offset"]), int(asked["limit"])))
-                return self._say(self._page(*service.pages[-1]))
-            case "session_heartbeat" | "client/dynamic_config" | "sessions/s/finish":
-                return self._say({})
-        return self._send(404, b'{"detail": "no such thing here"}')
-
-    def _page(self, offset: int, limit: int) -> dict[str, Any]:
-        known = {
-            "base_model": "tiny",
-            "model_owner": "me",
-            "is_lora": True,
-            "last_request_time": "2026-11-22T00:00:00Z",
-        }
-        shown = range(offset, min(offset + limit, self.service.runs))
-        cursor = {"offset": offset, "limit": limit, "total_count": self.service.runs}
-        return {"training_runs": [{"training_run_id": f"r{id}", **known} for id in shown], "cursor": cursor}
-
-    def _say(self, body: dict[str, Any]) -> None:
-        self._send(200, json.dumps(body).encode())
+        body = ANSWERS.get(path.removeprefix("/api/v1/"))
+        if body is None:
+            return self._send(404, b'{"detail": "no such thing here"}')
+        return self._send(200, json.dumps(body).encode())
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)

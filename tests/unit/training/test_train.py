@@ -364,16 +364,6 @@ def test_data_that_cannot_be_trained_on_is_refused(training: Training, text: str
     assert reason in str(error.value)
 
 
-def test_examples_that_are_too_long_are_dropped_and_counted(training: Training) -> None:
-    training.write(max_steps=1)
-    with (training.root / "data" / "train.jsonl").open("a") as stream:
-        words = "weighs " * 3000
-        chat = [{"role": "user", "content": words}, {"role": "assistant", "content": "writes"}]
-        stream.write(json.dumps({"messages": chat}) + "\n")
-    run = training.train().run
-    assert (run.examples, run.dropped) == (24, {"too_long": 1})
-
-
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.jsonl: cannot be read \(No such file or directory\)"):
         read_rows(tmp_path / "none.jsonl", "messages", "sft")

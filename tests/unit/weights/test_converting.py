@@ -115,8 +115,3 @@ def test_a_python_that_is_none_is_a_fault_of_the_command(stored: Places, tmp_pat
     with pytest.raises(ConfigError) as error:
         convert(stored, tmp_path / "python")
     assert str(error.value).startswith(f"{tmp_path / 'python'}: cannot be started (No such file or directory)")
-
-
-def test_weights_that_are_not_there_are_fetched_first(places: Places, tmp_path: Path) -> None:
-    places.configure(places.hub())
-    assert refusal(places, tmp_path).endswith("is not there; run `graftline models fetch demo`")
