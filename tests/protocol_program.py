@@ -105,8 +105,8 @@ class _Server:
         match path:
             case "/v1/chat/completions":
                 self._chat(json.loads(body), headers, connection)
-            case "/v1/load_lora_adapter" | "/v1/unload_lora_adapter":
-                self._adapter(path, json.loads(body), connection)
+            case "/v1/load_lora_adapter":
+                self._load_adapter(json.loads(body), connection)
             case "/v1/models":
                 base = self.behavior.model
                 adapters = {**self.behavior.adapters, **self.adapters}
@@ -200,18 +200,13 @@ class _Server:
             }
         ).encode()
 
-    def _adapter(self, path: str, asked: Any, connection: "_Connection") -> None:
+    def _load_adapter(self, asked: Any, connection: "_Connection") -> None:
         name = asked["lora_name"]
-        if path.endswith("/unload_lora_adapter"):
-            if name not in self.adapters:
-                return connection.fail(404, f"The lora adapter '{name}' cannot be found.", "NotFoundError")
-            del self.adapters[name]
-        elif name in self.adapters and not asked.get("load_inplace"):
+        if name in self.adapters and not asked.get("load_inplace"):
             return connection.fail(400, f"The lora adapter '{name}' has already been loaded.", "InvalidUserInput")
-        elif asked["lora_path"].endswith("missing"):
+        if asked["lora_path"].endswith("missing"):
             return connection.fail(404, f"Loading lora {name} failed: No adapter found", "NotFoundError")
-        else:
-            self.adapters[name] = asked["lora_path"]
+        self.adapters[name] = asked["lora_path"]
         return connection.send(200, b"Success", "text/plain")
 
     def _metrics(self) -> str:
