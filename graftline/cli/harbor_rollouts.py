@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from graftline.evals.results import EvalResult
     from graftline.harbor.build_spec import HarborBuildSpec
     from graftline.harbor.calibration import Calibration
-    from graftline.harbor.rollout_batch import EndedRollout
+    from graftline.harbor.messages import RolloutAnswer
     from graftline.harbor.service_connection import ServiceConnection
     from graftline.harbor.uploader import HarborDeploymentResult
 
+_ROLLOUT_FIELDS = {
+    *("seed", "task_id", "rollout_id", "trace_correlation_id", "status", "success_status", "reward", "reward_valid"),
+    *("failure_cause", "error", "cost_usd", "tokens"),
+}
 _DEPLOYMENT_FIELDS = ("id", "name", "version", "status", "build_id", "snapshot_id", "error")
 
 
@@ -49,7 +53,7 @@ def run(
 ) -> None:  # fmt: skip
     """Run a rollout of every seed, and say what it earned; fails where no seed has a reward that counts."""
     from graftline.harbor.coverage import summary_of
-    from graftline.harbor.rollout_batch import run_rollouts
+    from graftline.harbor.execution import run_rollouts
     from graftline.harbor.task_format.exporting import write_trial
 
     service = open_service(root, backend_url)
@@ -57,10 +61,18 @@ def run(
     seeds = seeds or _list_seeds(service, deployment)
     with show_count("rollouts", deployment, len(seeds)) as advance:
         rollouts = run_rollouts(ref, seeds, make_policy(model, agent, changes), at_once, lambda rollout: advance())
-    trials = [str(write_trial(rollout.view, output)) for rollout in rollouts if output and rollout.view]
+    trials = [
+        str(write_trial(rollout.model_dump(mode="json"), output))
+        for rollout in rollouts
+        if output and rollout.rollout_id
+    ]
     summary = summary_of(rollouts).model_dump()
     if as_json:
-        print_json({"rollouts": [rollout.as_dict() for rollout in rollouts], "summary": summary, "trials": trials})
+        values = [
+            {**rollout.model_dump(mode="json", include=_ROLLOUT_FIELDS), "seconds": rollout.seconds}
+            for rollout in rollouts
+        ]
+        print_json({"rollouts": values, "summary": summary, "trials": trials})
     else:
         _print_rollouts(deployment, rollouts, summary)
         if output:
@@ -277,14 +289,14 @@ def _print_needs(tasks: Sequence[tuple[str, dict[str, Any] | None]]) -> None:
         print_table(f"{len(rows)} of {len(tasks)} tasks need more than every box has", ["task", "needs", "for"], rows)
 
 
-def _print_rollouts(deployment: str, rollouts: "Sequence[EndedRollout]", summary: dict[str, Any]) -> None:
+def _print_rollouts(deployment: str, rollouts: "Sequence[RolloutAnswer]", summary: dict[str, Any]) -> None:
     rows = [
         (
             str(rollout.seed),
             rollout.task_id or "-",
-            str(rollout.response.success_status),
+            rollout.status,
             _format_reward(rollout.reward, rollout.reward_valid),
-            f"{rollout.cause}{format_reason(rollout.response.status_detail)}" if rollout.cause else "",
+            f"{rollout.failure_cause}{format_reason(rollout.error)}" if rollout.failure_cause else "",
             _format(rollout.seconds, 2),
         )
         for rollout in rollouts

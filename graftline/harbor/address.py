@@ -119,13 +119,3 @@ class HarborDeploymentRef:
     def task_app_url(self) -> str:
         """The deployment as a task app."""
         return backend_url_of(self.backend_url) + deployment_path(self.deployment_id)
-
-    @property
-    def rollout_url(self) -> str:
-        """Where rollouts are asked for."""
-        return f"{self.task_app_url}/rollout"
-
-    @property
-    def status_url(self) -> str:
-        """Where it says what it waits for."""
-        return f"{self.task_app_url}/status"

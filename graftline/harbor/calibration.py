@@ -19,7 +19,7 @@ from graftline.harbor.address import deployment_path
 from graftline.harbor.deployment_file import ConfiguredDeployment, IdleAgent, calibration_policy
 
 if TYPE_CHECKING:
-    from graftline.harbor.rollout_batch import EndedRollout
+    from graftline.harbor.messages import RolloutAnswer
     from graftline.harbor.service_connection import ServiceConnection
 
 FULL = 1.0
@@ -157,7 +157,7 @@ def calibrate(
     service: "ServiceConnection",
     seeds: Sequence[int] | None = None,
     at_once: int = 8,
-    on_ended: Callable[[str, int, "EndedRollout"], None] = lambda agent, total, ended: None,
+    on_ended: Callable[[str, int, "RolloutAnswer"], None] = lambda agent, total, rollout: None,
 ) -> Calibration:
     """Return the calibration of `deployment`, after it was written to its place.
 
@@ -173,7 +173,7 @@ def calibrate(
         HarborError: its build fails, or the service refuses a rollout.
     """
     # brings the client, which nobody waits for who only loads the definitions
-    from graftline.harbor.rollout_batch import run_rollouts
+    from graftline.harbor.execution import run_rollouts
 
     rewards: dict[str, dict[str, float | None]] = {}
     digests: list[str] = []

@@ -10,18 +10,29 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 from pydantic import ValidationError
 
 from graftline.core.errors import HarborError
+from graftline.harbor import event_loop
 from graftline.harbor.address import HarborDeploymentRef, deployment_path
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, RetryPolicy
-from graftline.harbor.contract import FailureCause, RolloutRequest, RolloutResponse, SuccessStatus
+from graftline.harbor.contract import (
+    MAX_TIMEOUT_S,
+    FailureCause,
+    RolloutEnv,
+    RolloutPolicy,
+    RolloutRequest,
+    RolloutResponse,
+    SuccessStatus,
+)
 from graftline.harbor.event_loop import blocking
-from graftline.harbor.messages import HarborDeploymentStatus, RolloutAnswer, read
+from graftline.harbor.messages import HarborDeploymentStatus, RolloutAnswer, RolloutStatus, read
 
 logger = logging.getLogger(__name__)
 
@@ -207,3 +218,67 @@ def _without_reward(
     response = RolloutResponse.without_reward(request.trace_correlation_id, status, detail, cause)
     response.metadata = {"rollout_id": rollout_id} if rollout_id else {}
     return response
+
+
+def run_rollouts(
+    ref: HarborDeploymentRef,
+    seeds: Sequence[int],
+    policy: Mapping[str, Any],
+    at_once: int = 8,
+    on_ended: Callable[[RolloutAnswer], None] = lambda rollout: None,
+) -> list[RolloutAnswer]:
+    """Return a rollout of every seed as the service shows it when it has ended, in their order.
+
+    Args:
+        ref: The deployment.
+        seeds: Each once.
+        policy: `policy.config` of all of them.
+        at_once: How many are asked for at the same time; the service says how many of them it runs.
+        on_ended: Gets each one as it ends.
+
+    Raises:
+        HarborError: the service refuses one of them; those that go on are cancelled.
+    """
+    # the deployment says for itself how long a rollout may take
+    backend = HarborExecutionBackend(ref, timeout=float(MAX_TIMEOUT_S))
+    # of another run of the same command the names differ, so that it asks for rollouts of its own
+    run_id, places = uuid4().hex, asyncio.Semaphore(at_once)
+
+    async def run_seed(seed: int) -> RolloutAnswer:
+        request = RolloutRequest(
+            trace_correlation_id=f"run-{run_id}-s{seed}",
+            env=RolloutEnv(seed=seed),
+            policy=RolloutPolicy(config=dict(policy)),
+        )
+        async with places:
+            rollout = await _run(backend, request)
+            on_ended(rollout)
+            return rollout
+
+    async def run_all() -> list[RolloutAnswer]:
+        async with backend.client.session():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(run_seed(seed)) for seed in seeds]
+            except BaseExceptionGroup as group_error:
+                # the first refusal says it; the others are of the same kind
+                raise group_error.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    return event_loop.run(run_all())
+
+
+async def _run(backend: HarborExecutionBackend, request: RolloutRequest) -> RolloutAnswer:
+    response = await backend.execute_async(request)
+    if rollout_id := response.metadata.get("rollout_id"):
+        content = await backend.client.request_async("GET", f"{ROLLOUTS}/{rollout_id}")
+        return read(RolloutAnswer, content, f"rollout {rollout_id!r}")
+    # the service never had it
+    return RolloutAnswer(
+        seed=request.seed,
+        trace_correlation_id=request.trace_correlation_id,
+        status=RolloutStatus.FAILED,
+        success_status=response.success_status,
+        failure_cause=response.failure_cause,
+        error=response.status_detail,
+    )

@@ -173,8 +173,6 @@ class HarborInstanceProvider:
     def __init__(
         self,
         deployment_ref: HarborDeploymentRef,
-        task_id: str | None = None,
-        task_name: str | None = None,
         create_missing: bool = False,
         timeout: float = 60.0,
         allow_http: bool = False,
@@ -183,14 +181,12 @@ class HarborInstanceProvider:
 
         Args:
             deployment_ref: Which deployment.
-            task_id: What tasks are called, in place of what the deployment calls the task of each seed.
-            task_name: The same, for people.
             create_missing: Whether a seed without an instance gets one.
             timeout: Seconds of one call.
             allow_http: Whether the key may go to another machine unencrypted.
         """
         self.deployment_ref = deployment_ref
-        self._task_id, self._task_name, self._create_missing = task_id, task_name, create_missing
+        self._create_missing = create_missing
         self._timeout_s, self._allow_http = timeout, allow_http
         self._client: HarborClient | None = None
         self._by_seed: dict[int, HarborInstance] = {}
@@ -242,9 +238,9 @@ class HarborInstanceProvider:
             )
 
     def _task(self, instance: HarborInstance) -> TaskInfo:
-        task_id = self._task_id or instance.task_id or instance.id
+        task_id = instance.task_id or instance.id
         return TaskInfo(
-            task=TaskDescription(id=task_id, name=self._task_name or task_id),
+            task=TaskDescription(id=task_id, name=task_id),
             dataset={"id": self.deployment_ref.deployment_id},
             task_metadata={"seed": instance.seed, "instance_id": instance.id, "status": instance.status},
         )

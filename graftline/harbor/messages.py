@@ -338,6 +338,13 @@ class RolloutAnswer(RolloutOutcome):
     response: dict[str, Any] | None = None
     """The synchronous shape, a `RolloutResponse`, once it has ended."""
 
+    @property
+    def seconds(self) -> float | None:
+        """From the first attempt to the end, without the time in the queue."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
 
 class RolloutPage(Answer):
     """Rollouts, newest first."""

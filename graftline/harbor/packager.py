@@ -83,10 +83,6 @@ class HarborPackager:
         rules = IgnoreRules(folder, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
         return self._pack(folder, context_files(folder, rules, self._max_bytes))
 
-    def get_file_list(self) -> list[str]:
-        """Return the paths of files and links that are packed, in their order; raises as `package`."""
-        return [file.path for file in self._files() if not file.is_folder]
-
     def get_package_info(self) -> dict[str, Any]:
         """Return what a package is, after packing it; raises as `package`."""
         package = self.package_bytes()

@@ -130,22 +130,10 @@ class HarborDeploymentUploader:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * _GROWTH, poll_interval_s)
 
-    async def trigger_build_async(
-        self,
-        deployment_id: str,
-        dockerfile: str | None = None,
-        context_tar_base64: str | None = None,
-        context_url: str | None = None,
-        force: bool = False,
-    ) -> HarborBuild:
-        """Queue a build; `force` builds what is built already. Another context than the deployment's is refused."""
-        sources = {"dockerfile": dockerfile, "context_tar_base64": context_tar_base64, "context_url": context_url}
-        content = await self.client.request_async(
-            "POST",
-            f"{deployment_path(deployment_id)}/build",
-            {"force": force, **{name: value for name, value in sources.items() if value is not None}},
-            idempotency_key=uuid4().hex,
-        )
+    async def trigger_build_async(self, deployment_id: str, force: bool = False) -> HarborBuild:
+        """Queue a build; `force` builds what is built already."""
+        path = f"{deployment_path(deployment_id)}/build"
+        content = await self.client.request_async("POST", path, {"force": force}, idempotency_key=uuid4().hex)
         return read(HarborBuild, content, f"build of deployment {deployment_id!r}")
 
     async def list_deployments_async(

@@ -24,7 +24,7 @@ _BLOCK = 64 << 10
 _OVERHEAD_BYTES = 1 << 20
 
 
-def pack(files: Mapping[str, bytes], user: int = 0) -> bytes:
+def pack(files: Mapping[str, bytes]) -> bytes:
     """Return a tar of `files`, by relative path, with the folders they are in.
 
     Raises:
@@ -34,9 +34,9 @@ def pack(files: Mapping[str, bytes], user: int = 0) -> bytes:
     with tarfile.open(fileobj=archive, mode="w") as tar:
         folders = {folder for path in files for folder in map(str, relative(path).parents) if folder != "."}
         for folder in sorted(folders):
-            tar.addfile(_member(folder, 0, user, 0o755, tarfile.DIRTYPE))
+            tar.addfile(_member(folder, 0, 0o755, tarfile.DIRTYPE))
         for path, content in files.items():
-            tar.addfile(_member(str(relative(path)), len(content), user), io.BytesIO(content))
+            tar.addfile(_member(str(relative(path)), len(content)), io.BytesIO(content))
     return archive.getvalue()
 
 
@@ -44,7 +44,7 @@ def pack_folder(path: str, mode: int) -> bytes:
     """Return a tar of one empty folder."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.addfile(_member(path, 0, 0, mode, tarfile.DIRTYPE))
+        tar.addfile(_member(path, 0, mode, tarfile.DIRTYPE))
     return archive.getvalue()
 
 
@@ -148,7 +148,7 @@ def add_dockerfile(archive: bytes, dockerfile: str, target: IO[bytes]) -> None:
             if member.name != DOCKERFILE and (member.isreg() or member.isdir() or member.issym()):
                 tar.addfile(member, source.extractfile(member) if member.isreg() else None)
         content = dockerfile.encode()
-        tar.addfile(_member(DOCKERFILE, len(content), 0), io.BytesIO(content))
+        tar.addfile(_member(DOCKERFILE, len(content)), io.BytesIO(content))
 
 
 @contextmanager
@@ -171,10 +171,9 @@ def _members(chunks: Iterable[bytes], limit: int) -> Iterator[tuple[tarfile.TarI
         return
 
 
-def _member(name: str, size: int, user: int, mode: int = 0o644, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+def _member(name: str, size: int, mode: int = 0o644, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode, member.type = size, mode, kind
-    member.uid = member.gid = user
     return member
 
 

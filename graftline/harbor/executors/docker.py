@@ -6,13 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
 
 from graftline.core.config import Config
-from graftline.core.errors import BoundaryError, ConfigError, DataError, HarborError, install_command
+from graftline.core.errors import ConfigError, DataError, HarborError, install_command
 from graftline.harbor.executors.archives import DOCKERFILE, add_dockerfile
 from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built
 from graftline.harbor.executors.containers import ContainerSpec
@@ -24,6 +23,10 @@ logger = logging.getLogger(__name__)
 REPOSITORY = "graftline/harbor"
 _SHOWN_LOG = 2000
 _BAD_REQUEST = 400
+_PIDS = 1024
+_MEMORY_KILL_FACTOR = 1.5
+"""`memory_mb` is set aside for a container; it is killed at so many times that. One that is killed at what it was
+promised fails for the machine's reasons."""
 _MACHINE_FAULTS = (
     *("no space left on device", "disk quota exceeded", "connection refused", "connection reset", "i/o timeout"),
     *("tls handshake timeout", "temporary failure in name resolution", "no such host", "toomanyrequests"),
@@ -42,18 +45,6 @@ class DockerExecutorConfig(Config):
     """Whose containers these are. Services that share an engine have names of their own, or reap each other's."""
     network: Literal["none", "bridge"] = "none"
     """`bridge` lets containers out, as an agent that asks a language model needs; the verifier's never gets it."""
-    keep_images: bool = True
-    """Without it, images that were built are removed at the end."""
-    platform: str | None = None
-    """Such as `linux/amd64`; without one, that of the engine."""
-    user: str | None = None
-    """`name` or `uid:gid`, in place of the image's."""
-    is_read_only: bool = False
-    """Only the working folder, `/tmp` and `/logs/verifier` can be written to."""
-    pids: int = Field(default=1024, ge=16, le=65536)
-    memory_kill_factor: float = Field(default=1.5, ge=1, le=8)
-    """`memory_mb` is set aside for a container; it is killed at so many times that. One that is killed at what it was
-    promised fails for the machine's reasons."""
     build_timeout_s: int = Field(default=1800, ge=1)
     patience_s: int = Field(default=60, ge=1)
     """How long an answer of the engine may take."""
@@ -72,7 +63,6 @@ class DockerExecutor(ContainerExecutor):
     ) -> None:
         super().__init__(config.owner, monotonic, now)
         self._config = config
-        self._built_tags: set[str] = set()
         self._takes_disk_limits = True
         try:
             from docker import APIClient
@@ -88,7 +78,8 @@ class DockerExecutor(ContainerExecutor):
         return bool(self._image(snapshot_id))
 
     def _identity(self, context: BuildContext) -> tuple[str, ...]:
-        return context.digest, context.dockerfile, self._config.platform or ""
+        # the last is the platform, which is that of the engine
+        return context.digest, context.dockerfile, ""
 
     def _find_or_build(self, digest: str, context: BuildContext) -> Built:
         tag = f"{REPOSITORY}:{digest[:12]}"
@@ -105,7 +96,6 @@ class DockerExecutor(ContainerExecutor):
                         dockerfile=DOCKERFILE,
                         tag=tag,
                         labels={**self._owner_labels, f"{LABEL}context": digest},
-                        platform=self._config.platform,
                         rm=True,
                         forcerm=True,
                         decode=True,
@@ -119,7 +109,6 @@ class DockerExecutor(ContainerExecutor):
                 raise
         if not self.has(tag):
             raise HarborError(f"docker: built {tag}, and does not have it now; look at the engine's log")
-        self._built_tags.add(tag)
         return Built(tag, log)
 
     def _read_build_log(self, lines: Iterator[dict[str, Any]]) -> str:
@@ -175,9 +164,6 @@ class DockerExecutor(ContainerExecutor):
             logger.warning("%s; it is tried again by the next start", error)
 
     def _disconnect(self) -> None:
-        for tag in () if self._config.keep_images else tuple(self._built_tags):
-            with suppress(BoundaryError), translate_faults("remove an image"):
-                self._engine.remove_image(tag)
         self._engine.close()
 
     def _create(self, spec: ContainerSpec) -> "tuple[str, Callable[[], DockerContainer]]":
@@ -198,29 +184,25 @@ class DockerExecutor(ContainerExecutor):
                 self._takes_disk_limits = False
                 continue
             container = DockerContainer(self._engine, container_id, spec, folder, enforced, self._monotonic)
-            return container_id, partial(container.fill, self._config.user or "")
+            return container_id, container.fill
         raise AssertionError("unreachable")
 
     def _create_with(self, spec: ContainerSpec, folder: str, has_disk_limit: bool) -> tuple[str, dict[str, Any]]:
-        limits, config = spec.rollout.limits, self._config
+        limits = spec.rollout.limits
         memory = limits.memory_mb << 20
-        killed_at = int(memory * config.memory_kill_factor)
-        network = config.network if spec.role == "agent" else "none"
-        writable = sorted({folder, "/tmp", "/logs/verifier"} - {"/"}) if config.is_read_only else []
+        killed_at = int(memory * _MEMORY_KILL_FACTOR)
+        network = self._config.network if spec.role == "agent" else "none"
         host = self._engine.create_host_config(
             nano_cpus=limits.cpu_cores * 1_000_000_000,
             mem_limit=killed_at,
             # the same as the memory: no swap
             memswap_limit=killed_at,
             mem_reservation=memory,
-            pids_limit=config.pids,
+            pids_limit=_PIDS,
             storage_opt={"size": f"{limits.disk_mb}m"} if has_disk_limit else None,
             security_opt=["no-new-privileges"],
             cap_drop=["ALL"],
             network_mode=network,
-            read_only=config.is_read_only,
-            # volumes of the container's own, which files can be put into before it starts
-            mounts=[{"Type": "volume", "Target": path} for path in writable],
             log_config={"Type": "json-file", "Config": {"max-size": "16m", "max-file": "2"}},
         )
         container = self._engine.create_container(
@@ -228,12 +210,10 @@ class DockerExecutor(ContainerExecutor):
             entrypoint=list(spec.words),
             command=[],
             environment=dict(spec.env_vars),
-            user=config.user,
             working_dir=folder,
             stdin_open=spec.stdin is not None,
             host_config=host,
             labels=self._labels(spec),
-            platform=config.platform,
             # nothing of the image's runs beside the entrypoint
             healthcheck={"test": ["NONE"]},
         )
@@ -243,7 +223,6 @@ class DockerExecutor(ContainerExecutor):
             "memory_mb": limits.memory_mb,
             "memory_killed_at_mb": killed_at >> 20,
             "disk_mb": limits.disk_mb if has_disk_limit else None,
-            "pids": config.pids,
+            "pids": _PIDS,
             "network": network,
-            "is_read_only": config.is_read_only,
         }

@@ -71,16 +71,14 @@ class DockerContainer:
         self._monotonic = monotonic
         self.limits_enforced = limits_enforced
 
-    def fill(self, user: str) -> "DockerContainer":
-        """Put in what the spec has; files belong to `user` where that is a number."""
+    def fill(self) -> "DockerContainer":
+        """Put in what the spec has."""
         for part in self._spec.parts:
             self._lay(part)
-        number = user.partition(":")[0]
-        owner = int(number) if number.isdigit() else 0
         for path, content in self._spec.inputs.items():
             place = PurePosixPath(path)
-            self._put(str(place.parent), pack({place.name: content}, owner))
-        if self._spec.role == "verifier" and not self.limits_enforced["is_read_only"]:
+            self._put(str(place.parent), pack({place.name: content}))
+        if self._spec.role == "verifier":
             self._put("/", pack_folder(VERIFIER_FOLDER.lstrip("/"), 0o777))
         work = PurePosixPath(self._folder)
         # an agent must not bring the verdict along
@@ -88,7 +86,7 @@ class DockerContainer:
             path: data for path, data in self._spec.files.items() if not (work / path).is_relative_to(VERIFIER_FOLDER)
         }
         if files:
-            self._put(self._folder, pack(files, owner))
+            self._put(self._folder, pack(files))
         return self
 
     def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:

@@ -5,14 +5,11 @@ Everything but `/` and the OpenAPI document needs a key (`accepted_keys`). How a
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi.middleware import Middleware
-from fastapi.middleware.cors import CORSMiddleware
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import from_json
 
@@ -75,7 +72,6 @@ class Info(BaseModel):
 
     service: Service
     dataset: dict[str, Any] = {}
-    rubrics: Any = None
     inference: dict[str, Any] = {}
     limits: dict[str, Any] = {}
     task_metadata: dict[str, Any] = {}
@@ -94,22 +90,15 @@ def create_local_api(config: LocalAPIConfig, environment: Mapping[str, str] = os
         ConfigError: it has no way to do rollouts.
     """
     keys = partial(accepted_keys, config.api_key, environment) if config.require_api_key else None
-    gate = Middleware(RequestGate, keys=keys, most_bytes=MAX_BODY_BYTES, public=_PUBLIC)
     app = FastAPI(
         title=config.name,
         description=config.description,
         version=__version__,
-        lifespan=partial(_lifespan, config),
-        middleware=[*_cors(config), gate, *config.middleware],
         exception_handlers=dict.fromkeys(ERRORS, answer_error),
         redoc_url=None,
     )
-    state = {"dataset_registry": config.dataset_registry, "rubrics": config.rubrics, "proxy": config.proxy}
-    for name, value in {**state, **config.app_state}.items():
-        setattr(app.state, name, value)
+    app.add_middleware(RequestGate, keys=keys, most_bytes=MAX_BODY_BYTES, public=_PUBLIC)
     app.include_router(_routes(config, _rollouts(config)))
-    for router in config.routers:
-        app.include_router(router)
     describe(app, _PUBLIC, RolloutRequest)
     return app
 
@@ -159,7 +148,6 @@ def _routes(config: LocalAPIConfig, rollouts: Rollouts) -> APIRouter:
                 execution_backend=config.execution_backend,
                 task=about.task.model_dump(mode="json"),
             ),
-            rubrics=config.rubrics,
             **about.model_dump(mode="json", include={"dataset", "inference", "limits", "task_metadata"}),
         )
 
@@ -248,27 +236,5 @@ def _rollouts(config: LocalAPIConfig) -> Rollouts:
     return Rollouts(config.rollout)
 
 
-def _cors(config: LocalAPIConfig) -> list[Middleware]:
-    if not config.cors_origins:
-        return []
-    headers = ["authorization", "content-type", "x-api-key", "x-api-keys"]
-    # outermost, so that pages may read refusals too
-    return [
-        Middleware(
-            CORSMiddleware, allow_origins=[*config.cors_origins], allow_methods=["GET", "POST"], allow_headers=headers
-        )
-    ]
-
-
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ProblemAnswer, "description": _PROBLEMS[status]} for status in statuses}
-
-
-@asynccontextmanager
-async def _lifespan(config: LocalAPIConfig, app: FastAPI) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        for hook in reversed(config.shutdown_hooks):
-            stack.push_async_callback(call, hook)
-        for hook in config.startup_hooks:
-            await call(hook)
-        yield

@@ -1,7 +1,7 @@
 """What a task app is made of: `LocalAPIConfig`. `create_local_api` makes the app, here or in front of a Harbor deployment."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 ExecutionBackend = Literal["local", "harbor"]
 Instances = Iterable[TaskInfo | Mapping[str, Any]]
 Returned = RolloutResponse | Mapping[str, Any]
-Hook = Callable[[], Awaitable[None] | None]
 _LONGEST_NAME = 128
 
 
 @dataclass(kw_only=True)
 class LocalAPIConfig:
-    """A task app. Every callable may be plain, and is then run in a thread, or `async`."""
+    """A task app. Every callable may be plain, and is then run in a thread, or `async`.
+
+    What else a web application may have (routes, middleware, state) is added to the one that `create_local_api` returns;
+    all of its routes need the key.
+    """
 
     app_id: str
     name: str = ""
@@ -36,22 +39,9 @@ class LocalAPIConfig:
     """Takes a `RolloutRequest` and, if it has a second parameter, FastAPI's request."""
     base_task_info: TaskInfo | Mapping[str, Any] | None = None
     """What `/info` shows of all tasks alike."""
-    dataset_registry: Any = None
-    """This, `rubrics` and `proxy` are put into the state of the app, for its routers."""
-    rubrics: Any = None
-    proxy: Any = None
-    routers: Sequence[Any] = ()
-    """FastAPI's; their routes need the key as well."""
-    middleware: Sequence[Any] = ()
-    """Starlette's `Middleware`, outermost first."""
-    app_state: Mapping[str, Any] = field(default_factory=dict)
     require_api_key: bool = True
     api_key: SecretStr | None = None
     """Counts beside those of the environment (`localapi.app.accepted_keys`)."""
-    cors_origins: Sequence[str] = ()
-    startup_hooks: Sequence[Hook] = ()
-    shutdown_hooks: Sequence[Hook] = ()
-    """All are called, also after one that failed."""
     execution_backend: ExecutionBackend = "local"
     """Where rollouts run: `rollout` in the app itself, or the deployment `harbor`."""
     harbor: "HarborDeploymentRef | None" = None

@@ -65,7 +65,7 @@ def serve_app(app: Any, listener: socket.socket) -> Iterator[str]:
     try:
         while not web.started:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise HarborError("the app did not start; its log says why, and so do its startup_hooks when called")
+                raise HarborError("the app did not start; its log says why")
             time.sleep(_LOOKS_EVERY_S)
         yield url_of(listener)
     finally:

@@ -172,10 +172,10 @@ def test_rollouts_have_names_of_their_own_and_what_broke_is_no_zero(place: Place
 def test_rollouts_are_a_table_for_people_and_trials_for_programs(place: Place, tmp_path: Path) -> None:
     shown = place("run", "halves", "--seeds", "2,3", "--output", str(tmp_path / "trials"))
     # seed, task, status, reward, and the cause with what is known of it
-    rows = [line for line in words(shown) if line[2:3] in (["success"], ["runtime_error"])]
+    rows = [line for line in words(shown) if line[2:3] in (["completed"], ["failed"])]
     assert [(row[0], *row[2:-1]) for row in rows] == [
-        ("2", "success", "0.2000"),
-        ("3", "runtime_error", "-", "unclassified:", "ValueError:", "it", "broke"),
+        ("2", "completed", "0.2000"),
+        ("3", "failed", "-", "unclassified:", "ValueError:", "it", "broke"),
     ]
     assert shown.stdout.splitlines()[-2:] == [
         "mean reward 0.2000 over 1 of 2 seeds; coverage 50%, 1 without a reward that counts",

@@ -339,8 +339,6 @@ def test_a_reference_has_the_urls_of_its_deployment() -> None:
     ref = HarborDeploymentRef("a name/1", "https://example.org/prefix/", "key")
 
     assert ref.task_app_url == "https://example.org/prefix/api/harbor/deployments/a%20name%2F1"
-    assert ref.rollout_url == f"{ref.task_app_url}/rollout"
-    assert ref.status_url == f"{ref.task_app_url}/status"
     assert HarborDeploymentRef.of_url(ref.task_app_url, "key") == HarborDeploymentRef(
         "a name/1", "https://example.org/prefix", "key"
     )

@@ -108,32 +108,6 @@ def test_an_engine_that_is_not_there_is_an_error_at_once() -> None:
         DockerExecutor(DockerExecutorConfig(base_url="tcp://127.0.0.1:9"))
 
 
-def test_an_entrypoint_reads_its_request_and_leaves_its_result(executor: DockerExecutor) -> None:
-    lines = (
-        'printf \'{"reward_info": {"outcome_reward": 0.0, "details": {"asked": %s}}}\' "$(cat "$2")" > "$4"; echo hi'
-    )
-    execution = ran(executor, lines)
-    assert execution == Execution(
-        SuccessStatus.SUCCESS,
-        0.0,
-        details={"asked": {"trace_correlation_id": "t1"}},
-        result={"reward_info": {"outcome_reward": 0.0, "details": {"asked": {"trace_correlation_id": "t1"}}}},
-        log="hi\n",
-        agent_s=execution.agent_s,
-        limits_enforced={
-            "timeout_s": 300,
-            "cpu_cores": 2,
-            "memory_mb": 4096,
-            "memory_killed_at_mb": 6144,
-            "disk_mb": None,
-            "pids": 1024,
-            "network": "none",
-            "is_read_only": False,
-        },
-    )
-    assert execution.agent_s > 0
-
-
 def test_an_entrypoint_of_mode_stdio_gets_its_request_on_stdin(executor: DockerExecutor) -> None:
     lines = 'echo noise >&2; printf \'{"metrics": {"reward_mean": 1.0, "details": {"asked": %s}}}\' "$(cat)"'
     long = {"trace_correlation_id": "t1", "text": "x" * 200_000}
@@ -149,7 +123,15 @@ def test_an_entrypoint_that_does_not_read_its_stdin_is_no_failure(executor: Dock
 
 
 def test_a_box_is_made_with_walls_and_limits(engine: DockerEngine, executor: DockerExecutor) -> None:
-    ran(executor, FILES["run_rollout"], env_vars={"CARD": "df-001"}, limits=HarborLimits(memory_mb=512, cpu_cores=1))
+    limits = HarborLimits(memory_mb=512, cpu_cores=1)
+    execution = ran(executor, FILES["run_rollout"], env_vars={"CARD": "df-001"}, limits=limits)
+    assert execution.limits_enforced == {
+        **limits.model_dump(),
+        "memory_killed_at_mb": 768,
+        "disk_mb": None,
+        "pids": 1024,
+        "network": "none",
+    }
     (made,) = engine.created
     wanted = {
         "NanoCpus": 1_000_000_000,
@@ -175,16 +157,6 @@ def test_the_disk_is_limited_where_the_engine_can() -> None:
         assert ran(executor, FILES["run_rollout"]).limits_enforced["disk_mb"] == 10240
         assert engine.created[0]["HostConfig"]["StorageOpt"] == {"size": "10240m"}
         executor.close()
-
-
-def test_a_read_only_box_can_write_to_its_working_folder_and_tmp_alone(engine: DockerEngine) -> None:
-    executor = opened(engine, is_read_only=True, network="bridge", user="1000:1000", pids=64)
-    assert ran(executor, FILES["run_rollout"]).reward == 0.5
-    host = engine.created[0]["HostConfig"]
-    assert [mount["Target"] for mount in host["Mounts"]] == ["/app", "/logs/verifier", "/tmp"]
-    assert (host["ReadonlyRootfs"], host["NetworkMode"], host["PidsLimit"]) == (True, "bridge", 64)
-    assert engine.created[0]["User"] == "1000:1000"
-    executor.close()
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", ""])
@@ -231,18 +203,9 @@ def test_a_box_that_is_out_of_memory_is_the_machines_failure(executor: DockerExe
 @pytest.mark.parametrize(
     ("lines", "cause", "error"),
     [
-        ("exit 3", FailureCause.UNCLASSIFIED, "the entrypoint ended with code 3 and left no result; see the log"),
         ("exit 127", FailureCause.SANDBOX_FAILED, "the entrypoint ended with code 127 and left no result; see the log"),
-        ("kill -9 $$", FailureCause.UNCLASSIFIED, "the entrypoint ended with code 137 and left no result; see the log"),
-        ("true", FailureCause.UNCLASSIFIED, "the entrypoint's result is not there"),
         ('ln -s /etc/passwd "$4"', FailureCause.UNCLASSIFIED, "the entrypoint's result is not there"),
         ('mkdir "$4"', FailureCause.UNCLASSIFIED, "the entrypoint's result is not there"),
-        ('echo no > "$4"', FailureCause.UNCLASSIFIED, "the entrypoint's result is not JSON"),
-        (
-            'head -c 5000000 /dev/zero > "$4"',
-            FailureCause.UNCLASSIFIED,
-            "the entrypoint's result has 4194305 bytes; at most 4194304 are read",
-        ),
     ],
 )
 def test_an_entrypoint_without_a_result_has_no_reward(
@@ -332,9 +295,7 @@ def test_a_reward_that_the_agent_brings_along_is_none(executor: DockerExecutor) 
 @pytest.mark.parametrize(
     ("verifier", "error"),
     [
-        ("true", "the verifier left neither reward.json nor reward.txt"),
         ("exit 2", "the verifier left neither reward.json nor reward.txt; it ended with code 2, see the log"),
-        ("printf nan > /logs/verifier/reward.txt", "reward.txt is not one finite number"),
         ("ln -s /etc/hostname /logs/verifier/reward.txt", "the verifier left neither reward.json nor reward.txt"),
     ],
 )
@@ -385,7 +346,7 @@ def left(engine: DockerEngine, name: str, snapshot: str, labels: dict[str, str])
 
 
 def test_the_end_of_the_executor_is_the_end_of_its_boxes(engine: DockerEngine) -> None:
-    executor = opened(engine, keep_images=False)
+    executor = opened(engine)
     box = a_spec(executor.build(a_script("sleep 60")).snapshot_id)
     began = threading.Event()
     ended: list[Execution] = []
@@ -403,18 +364,9 @@ def test_the_end_of_the_executor_is_the_end_of_its_boxes(engine: DockerEngine) -
     executor.close()
     thread.join()
     assert ended[0].reward is None
-    assert (engine.containers, engine.images) == ({}, {})
+    assert engine.containers == {}
     with pytest.raises(HarborError, match="is closed"):
         executor.run(box, NEVER)
-
-
-def test_a_box_starts_with_the_folders_that_its_task_names(executor: DockerExecutor) -> None:
-    lines = 'printf \'{"metrics": {"reward_mean": %s}}\' "$(cat reward)" > "$4"; sub/run && ls'
-    files = {"tasks/a/reward": "0.25", "tasks/a/sub/run": "#!/bin/sh\necho it runs\n", "tasks/b/reward": "0.5"}
-    snapshot = executor.build(a_script(lines, **files)).snapshot_id
-    execution = executor.run(a_spec(snapshot, agent_files=("tasks/a",)), NEVER)
-    assert (execution.reward, execution.log) == (0.25, "it runs\nreward\nrun_rollout\nsub\ntasks\n")
-    assert executor.run(a_spec(snapshot, agent_files=("tasks/b", "tasks/a")), NEVER).reward == 0.25
 
 
 def test_a_folder_that_the_image_has_not_is_said_so(executor: DockerExecutor) -> None:

@@ -109,14 +109,13 @@ def test_a_key_is_not_shown() -> None:
     "headers",
     [
         {"x-api-key": "old"},
-        {"x-api-keys": "other, old"},
         {"authorization": "Bearer new"},
         {"authorization": "bearer own"},
         {"x-api-key": "wrong", "authorization": "Bearer older"},
         {"x-api-key": "schlüssel".encode().decode("latin-1")},
     ],
 )
-def test_a_key_comes_in_any_of_three_headers(headers: Mapping[str, str]) -> None:
+def test_a_key_comes_in_either_header(headers: Mapping[str, str]) -> None:
     environment = {"ENVIRONMENT_API_KEY": "new", "ENVIRONMENT_API_KEY_ALIASES": "old, older,,schlüssel"}
     check_key(headers, accepted_keys(SecretStr("own"), environment))
 
@@ -130,7 +129,6 @@ def test_a_key_comes_in_any_of_three_headers(headers: Mapping[str, str]) -> None
         {"x-api-key": "new,"},
         {"authorization": "Basic new"},
         {"authorization": "new"},
-        {"x-api-keys": "wrong," * 16 + "new"},
         {"x-api-key": "n\xe9w"},
     ],
 )

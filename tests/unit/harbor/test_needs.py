@@ -246,7 +246,7 @@ def test_a_task_of_which_a_file_is_dropped_has_no_reward(tmp_path: Path, lost: s
         f" (tasks/count/{lost})",
     )
     # what is said is what is packed
-    packed = {*HarborPackager(spec).get_file_list()}
+    packed = {*HarborPackager(spec).package_bytes().files}
     written = {path.relative_to(spec.context_dir).as_posix() for path in spec.context_dir.rglob("*") if path.is_file()}
     assert written - packed == {*find_omitted_files(spec.context_dir)}
 

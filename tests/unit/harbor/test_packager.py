@@ -100,7 +100,6 @@ def test_a_package_says_what_is_in_it(context: Path) -> None:
     assert made == Package(made.archive, digest, 8, 23, files)
     packager = HarborPackager(HarborBuildSpec(name="a", context_dir=context, dockerfile_path="Dockerfile"))
     assert base64.b64decode(packager.package()) == made.archive
-    assert packager.get_file_list() == list(files)
     assert packager.get_package_info() == {
         "file_count": 8,
         "total_size_bytes": 23,
@@ -344,7 +343,7 @@ def test_a_verifier_is_packed_on_its_own_and_whole(tmp_path: Path) -> None:
     packager = HarborPackager(HarborBuildSpec(name="a", context_dir=agent, include_globs=["*.py"], verifier=verifier))
     made = packager.package_verifier_bytes()
     assert made is not None
-    assert (packager.get_file_list(), made.files) == (["a.py"], (".harborignore", "c.txt", "grade.sh"))
+    assert (packager.package_bytes().files, made.files) == (("a.py",), (".harborignore", "c.txt", "grade.sh"))
     assert packager.package_verifier() == base64.b64encode(made.archive).decode()
 
 

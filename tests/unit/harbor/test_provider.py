@@ -18,12 +18,6 @@ def server(server: HarborServer) -> HarborServer:
     return server
 
 
-def test_seeds_have_the_instances_that_the_service_says(ref: HarborDeploymentRef) -> None:
-    provider = HarborInstanceProvider(deployment_ref=ref)
-
-    assert provider.instance_ids([2, 0]) == {2: "ins-2", 0: "ins-0"}
-
-
 def test_seeds_that_are_known_are_not_asked_for_again(server: HarborServer, ref: HarborDeploymentRef) -> None:
     provider = HarborInstanceProvider(ref)
     provider.instance_ids([0, 1])
@@ -43,12 +37,6 @@ def test_the_task_of_a_seed_is_what_the_deployment_calls_it(ref: HarborDeploymen
             task_metadata={"seed": 1, "instance_id": "ins-1", "status": "pending"},
         )
     ]
-
-
-def test_tasks_can_be_given_a_name(ref: HarborDeploymentRef) -> None:
-    found = HarborInstanceProvider(ref, task_id="cards", task_name="Cards")([0, 1])
-
-    assert [(info.task.id, info.task.name) for info in found] == [("cards", "Cards"), ("cards", "Cards")]
 
 
 def test_it_works_inside_a_running_loop(ref: HarborDeploymentRef) -> None:

@@ -14,7 +14,6 @@ from graftline.harbor.uploader import (
     HarborDeploymentResult,
     HarborDeploymentUploader,
     upload_harbor_deployment,
-    upload_harbor_deployment_async,
 )
 from tests.harbor_server import Fault, HarborServer
 
@@ -99,12 +98,6 @@ def test_an_upload_can_wait_for_its_build_inside_a_running_loop(server: HarborSe
     assert (found.status, found.snapshot_id) == ("ready", "snap-1")
 
 
-def test_the_async_upload_is_the_same(server: HarborServer, spec: HarborBuildSpec) -> None:
-    found = asyncio.run(upload_harbor_deployment_async(spec, server.key, server.url))
-
-    assert (found.id, found.status) == ("dep-1", "ready")
-
-
 def test_a_build_is_waited_for(server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
     server.looks = 3
     assert uploader.create_deployment(spec).status == "building"
@@ -153,10 +146,10 @@ def test_a_build_can_be_asked_for(
 ) -> None:
     uploader.create_deployment(spec)
 
-    found = uploader.trigger_build("dep-1", dockerfile="FROM scratch\n", force=True)
+    found = uploader.trigger_build("dep-1", force=True)
 
     assert (found.build_id, found.status) == ("bld-dep-1-2", "pending")
-    assert server.asked[-1].body == {"force": True, "dockerfile": "FROM scratch\n"}
+    assert server.asked[-1].body == {"force": True}
 
 
 def test_deployments_are_listed_newest_first(
