@@ -10,13 +10,14 @@ import asyncio
 import json
 import logging
 import os
+import random
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import httpx
 from pydantic import SecretStr
@@ -27,9 +28,6 @@ from graftline.core.web import retry_after_s
 from graftline.harbor.address import HarborDeploymentRef, api_key_of, backend_url_of, check_url
 from graftline.harbor.event_loop import blocking
 
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
 logger = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 64 << 20
@@ -37,7 +35,9 @@ _MOST_QUOTED = 2000
 """Characters of a refusal."""
 _UNREACHABLE_PAUSE_S = 2.0
 _READS = frozenset({"GET", "HEAD"})
-_FAILED = frozenset({408, 500, 502, 503, 504})
+_BUSY = frozenset({429, 503})
+_FAILED = frozenset({408, 500, 502, 504})
+_MOST_DOUBLINGS = 16
 _CONNECTIONS, _IDLE_CONNECTIONS = 1024, 64
 """Of one event loop. Who waits for one loses time, so that there are as many as an evaluation runs seeds at once."""
 _KEEP_ALIVE_S = 2.0
@@ -86,29 +86,20 @@ Patience = RetryPolicy
 _POLICY = RetryPolicy()
 
 
-class Reply(NamedTuple):
-    """What the service answered."""
-
-    status: int
-    content: Any
-    """Of its JSON; None where there is none."""
-    headers: Mapping[str, str]
-
-
 @dataclass(slots=True)
 class _Session:
     http: httpx.AsyncClient
     users: int = 0
 
 
-class _AgainError(Exception):
-    """One attempt failed in a way that another may not."""
+@dataclass(slots=True)
+class _Fault:
+    """Why one attempt failed, where another may not."""
 
-    def __init__(
-        self, fault: HarborError, kind: Literal["unreachable", "failed", "busy"], pause_s: float = 0.0
-    ) -> None:
-        super().__init__(str(fault))
-        self.fault, self.kind, self.pause_s = fault, kind, pause_s
+    error: HarborError
+    kind: Literal["unreachable", "failed", "busy"]
+    pause_s: float = 0.0
+    """How long the service asks to be left alone."""
 
 
 class HttpClient:
@@ -142,20 +133,6 @@ class HttpClient:
             HarborTimeoutError: the deadline is over.
             HarborError: it cannot be reached, or the connection broke.
         """
-        return (await self.reply(method, path, body, query, idempotency_key, patience)).content
-
-    request = blocking(request_async)
-
-    async def reply(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        query: Query | None = None,
-        idempotency_key: str = "",
-        patience: RetryPolicy | None = None,
-    ) -> Reply:
-        """Return the answer with its status and headers; otherwise as `request_async`."""
         patience = patience or self.patience
         content = _encode(body, f"{method} {path}")
         request = httpx.Request(
@@ -165,15 +142,15 @@ class HttpClient:
             headers=self._headers_of(content, idempotency_key),
             content=content,
         )
-        is_repeatable = method in _READS or bool(idempotency_key)
-        began = time.monotonic()
         try:
             async with asyncio.timeout(patience.timeout_s), self.session() as http:
-                return await self._with_retries(http, request, is_repeatable, patience, began)
+                return await self._with_retries(http, request, method in _READS or bool(idempotency_key), patience)
         except TimeoutError:
             raise HarborTimeoutError(
                 f"{method} {self.url}{path}: no answer within {patience.timeout_s:g} s; it may have been carried out"
             ) from None
+
+    request = blocking(request_async)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[httpx.AsyncClient]:
@@ -233,42 +210,28 @@ class HttpClient:
         )
 
     async def _with_retries(
-        self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool, patience: RetryPolicy, began: float
-    ) -> Reply:
-        from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
-
-        failures = 0
-        jitter = wait_random_exponential(multiplier=patience.first_pause_s, max=patience.longest_pause_s)
-
-        def pause_s(state: "RetryCallState") -> float:
-            again = _again(state)
+        self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool, patience: RetryPolicy
+    ) -> Any:
+        began, attempts, failures = time.monotonic(), 0, 0
+        while isinstance(outcome := await self._attempt(http, request, is_repeatable), _Fault):
+            fault, is_unreachable = outcome, outcome.kind == "unreachable"
+            failures += fault.kind == "failed"
             # a service that is started again is there within seconds, and refuses at no cost
-            longest_s = _UNREACHABLE_PAUSE_S if again.kind == "unreachable" else patience.longest_pause_s
-            return max(again.pause_s, min(jitter(state), longest_s))
-
-        def is_over(state: "RetryCallState") -> bool:
-            nonlocal failures
-            again, passed_s = _again(state), time.monotonic() - began + state.upcoming_sleep
-            failures += again.kind == "failed"
-            limit_s = patience.unreachable_s if again.kind == "unreachable" else patience.timeout_s
-            return failures > patience.max_retries or passed_s > min(limit_s, patience.timeout_s)
-
-        def log(state: "RetryCallState") -> None:
-            again = _again(state)
+            longest_s = _UNREACHABLE_PAUSE_S if is_unreachable else patience.longest_pause_s
+            jitter_s = random.uniform(0, min(longest_s, patience.first_pause_s * 2**attempts))
+            pause_s = max(fault.pause_s, jitter_s)
+            limit_s = min(patience.unreachable_s if is_unreachable else patience.timeout_s, patience.timeout_s)
+            if failures > patience.max_retries or time.monotonic() - began + pause_s > limit_s:
+                raise fault.error
             # people wait for it: they are told once what for
-            is_news = again.kind == "unreachable" and state.attempt_number == 1
-            level = logging.WARNING if is_news else logging.INFO
-            logger.log(level, "%s; next attempt in %.1f s", again.fault, state.upcoming_sleep)
+            level = logging.WARNING if is_unreachable and not attempts else logging.INFO
+            logger.log(level, "%s; next attempt in %.1f s", fault.error, pause_s)
+            attempts = min(attempts + 1, _MOST_DOUBLINGS)
+            await asyncio.sleep(pause_s)
+        return outcome
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_AgainError), wait=pause_s, stop=is_over, before_sleep=log, reraise=True
-        )
-        try:
-            return await retrying(self._attempt, http, request, is_repeatable)
-        except _AgainError as error:
-            raise error.fault from None
-
-    async def _attempt(self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool) -> Reply:
+    async def _attempt(self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool) -> Any:
+        """Return the JSON that is answered, or a `_Fault` after which the request may be sent again."""
         title = f"{request.method} {_url_of(request)}"
         try:
             response = await http.send(request, stream=True)
@@ -278,30 +241,21 @@ class HttpClient:
                 await response.aclose()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # it was never sent
-            raise _AgainError(
-                HarborError(
-                    f"{title}: cannot be reached ({_system_reason(error)}); is the service running there? `graftline harbor serve` starts one here"
-                ),
-                "unreachable",
-            ) from None
+            advice = "is the service running there? `graftline harbor serve` starts one here"
+            return _Fault(HarborError(f"{title}: cannot be reached ({_system_reason(error)}); {advice}"), "unreachable")
         except httpx.TransportError as error:
             # without its text, which may quote what was sent
             fault = HarborError(f"{title}: the connection broke ({type(error).__name__}); it may have been carried out")
             if is_repeatable:
-                raise _AgainError(fault, "failed") from None
+                return _Fault(fault, "failed")
             raise fault from None
-        status = response.status_code
-        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            return Reply(status, _decode_answer(content, title), response.headers)
-        refusal = self._fault(request, response, content)
-        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-            is_busy = "retry-after" in response.headers
-            if is_busy or is_repeatable:
-                raise _AgainError(
-                    refusal, "busy" if is_busy else "failed", retry_after_s(response.headers.get("retry-after", ""))
-                )
-        elif status in _FAILED and is_repeatable:
-            raise _AgainError(refusal, "failed")
+        if response.is_success:
+            return _decode_answer(content, title)
+        refusal, status = self._fault(request, response, content), response.status_code
+        if "retry-after" in response.headers and status in _BUSY:
+            return _Fault(refusal, "busy", retry_after_s(response.headers["retry-after"]))
+        if is_repeatable and status in (*_BUSY, *_FAILED):
+            return _Fault(refusal, "failed")
         raise refusal
 
     def _headers_of(self, content: bytes, idempotency_key: str) -> dict[str, str]:
@@ -353,12 +307,6 @@ class HarborClient(HttpClient):
     def of_deployment(cls, ref: HarborDeploymentRef, patience: RetryPolicy = _POLICY, allow_http: bool = False) -> Self:
         """Return a client of the service that `ref` names."""
         return cls(ref.backend_url, ref.api_key, patience, allow_http)
-
-
-def _again(state: "RetryCallState") -> _AgainError:
-    error = state.outcome.exception() if state.outcome else None
-    assert isinstance(error, _AgainError)
-    return error
 
 
 async def _content(response: httpx.Response, title: str) -> bytes:
