@@ -7,11 +7,10 @@ puts beside that: the first runners wrote 0.0 there.
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from graftline.harbor.contract import OF_THE_AGENT, FailureCause, SuccessStatus, reward_of
+from graftline.harbor.executors.base import Execution
 
 MAX_RESULT_BYTES = 4 << 20
 MAX_REWARD_BYTES = 1 << 20
@@ -27,26 +26,12 @@ _CAUSES = {
 _FRAME = re.compile(r"\s*File \".*\", line \d+|\s*at .+:\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """What was read."""
-
-    success_status: SuccessStatus
-    reward: float | None = None
-    failure_cause: FailureCause | None = None
-    error: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    result: Mapping[str, Any] = field(default_factory=dict)
-    cost_usd: float | None = None
-    tokens: int | None = None
-
-
-def failure(cause: FailureCause, error: str) -> RunOutcome:
+def failure(cause: FailureCause, error: str) -> Execution:
     """Return what has no reward for `cause`."""
-    return RunOutcome(SuccessStatus.RUNTIME_ERROR, None, cause, error)
+    return Execution(SuccessStatus.RUNTIME_ERROR, None, cause, error)
 
 
-def read_result(raw: bytes | None) -> RunOutcome:
+def read_result(raw: bytes | None) -> Execution:
     """Return what the result of an entrypoint says; None is one that left none."""
     result = _read_object(raw, MAX_RESULT_BYTES)
     if isinstance(result, str):
@@ -67,7 +52,7 @@ def read_result(raw: bytes | None) -> RunOutcome:
     return _outcome(result, status, info.get("outcome_reward"), cause, result.get("status_detail"), info.get("details"))
 
 
-def read_reward(json_file: bytes | None, text_file: bytes | None, key: str = "reward") -> RunOutcome:
+def read_reward(json_file: bytes | None, text_file: bytes | None, key: str = "reward") -> Execution:
     """Return what the files of a verifier say: `reward.json`, else `reward.txt`.
 
     Args:
@@ -89,10 +74,10 @@ def read_reward(json_file: bytes | None, text_file: bytes | None, key: str = "re
         error = f"reward.json has no {key!r}; it has {', '.join(sorted(numbers))}: name one as reward_key"
         return failure(FailureCause.VERIFIER_FAILED, error)
     reward = numbers[key] if key in numbers else next(iter(numbers.values()))
-    return RunOutcome(SuccessStatus.SUCCESS, reward, details={"objectives": numbers}, result=result)
+    return Execution(SuccessStatus.SUCCESS, reward, details={"objectives": numbers}, result=result)
 
 
-def _read_text(raw: bytes | None) -> RunOutcome:
+def _read_text(raw: bytes | None) -> Execution:
     if raw is None:
         return failure(FailureCause.VERIFIER_FAILED, "the verifier left neither reward.json nor reward.txt")
     try:
@@ -101,12 +86,12 @@ def _read_text(raw: bytes | None) -> RunOutcome:
         reward = None
     if reward is None:
         return failure(FailureCause.VERIFIER_FAILED, "reward.txt is not one finite number")
-    return RunOutcome(SuccessStatus.SUCCESS, reward)
+    return Execution(SuccessStatus.SUCCESS, reward)
 
 
 def _outcome(
     result: dict[str, Any], status: SuccessStatus, value: Any, cause: FailureCause | None, error: Any, details: Any
-) -> RunOutcome:
+) -> Execution:
     reward, details = reward_of(value), dict(_object(details))
     text = error[:_MAX_ERROR] if isinstance(error, str) else ""
     if reward is None and cause is None:
@@ -119,7 +104,8 @@ def _outcome(
     tokens = usage.get("total_tokens")
     is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens < 2**53
     cost_usd = reward_of(usage.get("cost_usd"))
-    return RunOutcome(status, reward, cause, text, details, result, cost_usd, tokens if is_count else None)
+    tokens = tokens if is_count else None
+    return Execution(status, reward, cause, text, details, result, cost_usd=cost_usd, tokens=tokens)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from graftline.harbor.contract import (
     TaskInfo,
     TaskSeed,
 )
+from graftline.harbor.executors.base import Execution
 from graftline.harbor.in_box.agents import API_KEYS
 from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.refusal import RequestError
-from graftline.harbor.results import RunOutcome, read_result, read_reward
+from graftline.harbor.results import read_result, read_reward
 from graftline.harbor.secret_finds import is_secret_name
 from graftline.harbor.task_format.importing import RUN_ROLLOUT, SUBMISSION, StagedTasks
 
@@ -86,7 +87,7 @@ class EngineBenchEnvironment:
 
     def _act(
         self, request: RolloutRequest, task: TaskSeed, folder: Path
-    ) -> tuple[RunOutcome, dict[str, Any] | None, str]:
+    ) -> tuple[Execution, dict[str, Any] | None, str]:
         """Return what the agent's program says, its result, and the card it left."""
         box = self._lay_out(self._staged.context, task.agent_files, folder / "agent")
         for override in request.context_overrides:
@@ -109,11 +110,11 @@ class EngineBenchEnvironment:
         ended = run_command(_words(RUN_ROLLOUT, paths), box, self._variables, self._staged.limits.timeout_s + 10)
         if ended.status is None:
             reason = "the entrypoint ran out of time"
-            return RunOutcome(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, reason), None, ""
+            return Execution(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, reason), None, ""
         outcome = read_result(result_file.read_bytes() if result_file.is_file() else None)
         return outcome, dict(outcome.result) or None, _card(box / SUBMISSION)
 
-    def _grade(self, task: TaskSeed, folder: Path) -> RunOutcome:
+    def _grade(self, task: TaskSeed, folder: Path) -> Execution:
         box = self._lay_out(self._staged.verifier_context, task.verifier_files, folder / "verifier")
         if (folder / "agent" / SUBMISSION).is_dir():
             shutil.copytree(folder / "agent" / SUBMISSION, box / SUBMISSION, symlinks=True)
@@ -127,7 +128,7 @@ class EngineBenchEnvironment:
         if outcome.failure_cause is None:
             return outcome
         last = ended.output.strip().rpartition("\n")[2]
-        return RunOutcome(outcome.success_status, None, outcome.failure_cause, f"{outcome.error}; {last}")
+        return Execution(outcome.success_status, None, outcome.failure_cause, f"{outcome.error}; {last}")
 
     def _lay_out(self, context: Path, folders: Sequence[str], box: Path) -> Path:
         box.mkdir()
@@ -156,7 +157,7 @@ class EngineBenchEnvironment:
 
 
 def _response(
-    request: RolloutRequest, task: TaskSeed, acted: RunOutcome, graded: RunOutcome | None, card: str
+    request: RolloutRequest, task: TaskSeed, acted: Execution, graded: Execution | None, card: str
 ) -> RolloutResponse:
     details = {**acted.details, "task_id": task.task_id}
     status, cause, error, reward = acted.success_status, acted.failure_cause, acted.error, None

@@ -18,7 +18,6 @@ from graftline.harbor.executors.base import INPUT_PATH, LOG_BYTES, OUTPUT_PATH, 
 from graftline.harbor.results import (
     MAX_RESULT_BYTES,
     MAX_REWARD_BYTES,
-    RunOutcome,
     failure,
     read_result,
     read_reward,
@@ -108,7 +107,7 @@ def run_in_containers(
     """Run one rollout to its end. Raises HarborError where the agent's container could not be made; nothing was run."""
     secrets = Secrets([], rollout.secrets.values())
     if is_cancelled():
-        return Execution(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error="cancelled before it began")
+        return _cancellation("cancelled before it began")
     request = json.dumps(dict(rollout.request)).encode()
     is_file = rollout.entrypoint_mode == "file"
     spec = ContainerSpec(
@@ -141,7 +140,7 @@ def run_in_containers(
 class _Part:
     """What came of one container."""
 
-    outcome: RunOutcome
+    outcome: Execution
     end: ContainerExit
     limits_enforced: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Mapping[str, bytes] | None = None
@@ -192,7 +191,7 @@ def _read_agent(rollout: RolloutSpec, container: Container, end: ContainerExit) 
     return _Part(outcome, end, container.limits_enforced, artifacts)
 
 
-def _early_end(end: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
+def _early_end(end: ContainerExit, limits: HarborLimits) -> Execution | None:
     """Return what an end means that the entrypoint did not choose; None where it did."""
     if end.how == "cancelled":
         return _cancellation("cancelled")
@@ -206,15 +205,15 @@ def _early_end(end: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
         return failure(FailureCause.SANDBOX_FAILED, error)
     if end.how == "timeout":
         error = f"ended after {end.seconds:.0f} s, which is its timeout_s"
-        return RunOutcome(SuccessStatus.TIMEOUT, failure_cause=FailureCause.AGENT_EXHAUSTED_BUDGET, error=error)
+        return Execution(SuccessStatus.TIMEOUT, failure_cause=FailureCause.AGENT_EXHAUSTED_BUDGET, error=error)
     return None
 
 
-def _cancellation(error: str) -> RunOutcome:
-    return RunOutcome(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error=error)
+def _cancellation(error: str) -> Execution:
+    return Execution(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error=error)
 
 
-def _full_disk(end: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
+def _full_disk(end: ContainerExit, limits: HarborLimits) -> Execution | None:
     """Return what an end without a result means whose last words are of a full disk."""
     if not end.exit_code or _NO_SPACE not in end.log[-LOG_BYTES:]:
         return None
@@ -222,13 +221,13 @@ def _full_disk(end: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
     return failure(FailureCause.SANDBOX_FAILED, error)
 
 
-def _read_own_result(rollout: RolloutSpec, container: Container, end: ContainerExit) -> RunOutcome:
+def _read_own_result(rollout: RolloutSpec, container: Container, end: ContainerExit) -> Execution:
     is_stdio = rollout.entrypoint_mode == "stdio"
     raw = find_object(end.stdout) if is_stdio else container.read(OUTPUT_PATH, MAX_RESULT_BYTES)
     is_silent = raw is None or (is_stdio and not raw.startswith(b"{"))
     if is_silent and rollout.verifier is not None and end.exit_code == 0:
         # a command that is graded by a verifier need not know our contract
-        return RunOutcome(SuccessStatus.SUCCESS)
+        return Execution(SuccessStatus.SUCCESS)
     outcome = read_result(raw)
     if raw is None and end.exit_code:
         cause = FailureCause.SANDBOX_FAILED if end.exit_code in _ENGINE_CODES else FailureCause.UNCLASSIFIED
@@ -236,7 +235,7 @@ def _read_own_result(rollout: RolloutSpec, container: Container, end: ContainerE
         return _full_disk(end, rollout.limits) or failure(cause, error)
     names_cause = outcome.result.get("failure_cause") is not None
     if rollout.verifier is not None and outcome.failure_cause is FailureCause.VERIFIER_FAILED and not names_cause:
-        return RunOutcome(SuccessStatus.SUCCESS, details=outcome.details, result=outcome.result)
+        return Execution(SuccessStatus.SUCCESS, details=outcome.details, result=outcome.result)
     return outcome
 
 
@@ -308,19 +307,18 @@ def _execution(agent: _Part, verifier: _Part | None, rollout: RolloutSpec, secre
             status, cause = verdict.success_status, verdict.failure_cause
             error = "; ".join(filter(None, (error, verdict.error)))
     logs = [_redact_log(part.end.log, rollout.secrets, secrets) for part in (agent, verifier) if part is not None]
-    return Execution(
-        status,
-        reward,
-        cause,
-        secrets.redact(error),
-        redact(dict(details), secrets),
-        redact(dict(own.result), secrets),
-        "\n".join(filter(None, logs))[-LOG_BYTES:],
-        agent.end.seconds,
-        verifier.end.seconds if verifier else 0.0,
-        own.cost_usd,
-        own.tokens,
-        agent.limits_enforced,
+    return replace(
+        own,
+        success_status=status,
+        reward=reward,
+        failure_cause=cause,
+        error=secrets.redact(error),
+        details=redact(dict(details), secrets),
+        result=redact(dict(own.result), secrets),
+        log="\n".join(filter(None, logs))[-LOG_BYTES:],
+        agent_s=agent.end.seconds,
+        verify_s=verifier.end.seconds if verifier else 0.0,
+        limits_enforced=agent.limits_enforced,
     )
 
 
