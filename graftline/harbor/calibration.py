@@ -134,14 +134,7 @@ def calibration_of(
     deployment: str = "",
     digests: tuple[str, ...] = (),
 ) -> Calibration:
-    """Return the calibration of rewards by task; a task that one of the two lacks is not known there.
-
-    Args:
-        nop: Rewards that count of the agent that does nothing; None where there is none that counts.
-        oracle: Those of the reference solution.
-        deployment: What was run.
-        digests: Of its versions.
-    """
+    """Return the calibration of the rewards that count, by task; a task that one of the two lacks is not known there."""
     ids = sorted({*nop, *oracle})
     tasks = {task: TaskCalibration(floor=nop.get(task), ceiling=oracle.get(task)) for task in ids}
     return Calibration(deployment=deployment, digests=digests, tasks=tasks)
@@ -159,14 +152,7 @@ def calibrate(
     at_once: int = 8,
     on_ended: Callable[[str, int, "RolloutAnswer"], None] = lambda agent, total, rollout: None,
 ) -> Calibration:
-    """Return the calibration of `deployment`, after it was written to its place.
-
-    Args:
-        deployment: What is configured.
-        service: Where it runs; it gets the deployments that are asked.
-        seeds: Which of its tasks; all of them where they are not given.
-        at_once: Rollouts at the same time.
-        on_ended: Gets each rollout as it ends, with its agent and how many there are of that.
+    """Return the calibration of `deployment`, after it was written to its place; without `seeds`, of all of its tasks.
 
     Raises:
         ConfigError, DataError: the deployment cannot be made, or a seed stands for no task.

@@ -36,12 +36,7 @@ class Ended(Protocol):
 
 
 def summary_of(results: Sequence[Ended], n_total: int | None = None) -> Summary:
-    """Return what `results`, of the seeds that have ended, come to.
-
-    Args:
-        results: In any order.
-        n_total: Seeds altogether; as many as there are results where it is not given.
-    """
+    """Return what `results`, of those of `n_total` seeds that have ended, come to; of all of them where that is not given."""
     total = len(results) if n_total is None else n_total
     rewards = sorted(result.reward for result in results if result.reward is not None and result.reward_valid)
     costs = [result.cost_usd for result in results]

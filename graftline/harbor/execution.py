@@ -227,14 +227,7 @@ def run_rollouts(
     at_once: int = 8,
     on_ended: Callable[[RolloutAnswer], None] = lambda rollout: None,
 ) -> list[RolloutAnswer]:
-    """Return a rollout of every seed as the service shows it when it has ended, in their order.
-
-    Args:
-        ref: The deployment.
-        seeds: Each once.
-        policy: `policy.config` of all of them.
-        at_once: How many are asked for at the same time; the service says how many of them it runs.
-        on_ended: Gets each one as it ends.
+    """Return a rollout of every seed as the service shows it when it has ended, in their order; `policy` is its `config`.
 
     Raises:
         HarborError: the service refuses one of them; those that go on are cancelled.

@@ -36,11 +36,11 @@ async def create_harbor_instances_async(
     Args:
         deployment_id: Or its name.
         count: Not with `seeds`.
-        backend_url: By default as the environment says, as everywhere.
-        api_key: The same.
+        backend_url: By default as the environment says, as `api_key`.
+        api_key: Of the service.
         start_seed: Only with `count`.
         seeds: Each once.
-        wait_for_ready: Whether to return only when all of them are ready.
+        wait_for_ready: Whether to return only when all of them are ready, within `timeout_s`.
         timeout_s: How long that is waited for.
 
     Raises:

@@ -86,7 +86,7 @@ async def poll(
     interval_s: float,
     longest_interval_s: float,
 ) -> ResultT:
-    """Return the first result that is terminal.
+    """Return the first result that is terminal; pauses between looks grow from `interval_s` on.
 
     Args:
         look: Asks how far the job is.
@@ -95,7 +95,7 @@ async def poll(
         summary: Says what it came to, when the progress bar ends.
         progress: Whether there is one.
         timeout_s: How long is waited; None is for as long as it takes.
-        interval_s: Between two looks, at first; later longer.
+        interval_s: Between two looks, at first.
         longest_interval_s: At most, unless `interval_s` is longer.
 
     Raises:

@@ -53,12 +53,9 @@ def read_result(raw: bytes | None) -> Execution:
 
 
 def read_reward(json_file: bytes | None, text_file: bytes | None, key: str = "reward") -> Execution:
-    """Return what the files of a verifier say: `reward.json`, else `reward.txt`.
+    """Return what the files of a verifier say: `reward.json`, an object of finite numbers, else `reward.txt`, one number.
 
-    Args:
-        json_file: An object of finite numbers.
-        text_file: One number.
-        key: Which number of the object is the reward; of a single one it may have any name.
+    `key` names the number of the object that is the reward; a single one may have any name.
     """
     if json_file is None:
         return _read_text(text_file)

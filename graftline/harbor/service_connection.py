@@ -43,12 +43,7 @@ class ServiceConnection(NamedTuple):
 
 
 def find_service(url: str, secrets: Secrets, folder: Path) -> ServiceConnection:
-    """Return the service at `url`.
-
-    Args:
-        url: Its address.
-        secrets: Of this installation.
-        folder: Where a service of this machine keeps its files; only one at a loopback address gets the key that is there.
+    """Return the service at `url`; only one at a loopback address gets the key that a service of this machine left in `folder`.
 
     Raises:
         ConfigError: the address is none that a key may go to, or there is no key.

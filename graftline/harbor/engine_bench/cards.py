@@ -92,20 +92,10 @@ def stage_cards(
     limits: HarborLimits | None = None,
     verifier_timeout_s: int | None = None,
 ) -> StagedTasks:
-    """Write the contexts of `cards` below `folder`.
+    """Write the contexts of `cards`, files of `crate` each, below `folder`, as `stage_tasks` does.
 
-    Args:
-        cards: In the order of their seeds.
-        crate: The crate that every card is a file of.
-        dockerfile: Of the image: Rust, Python and the agents.
-        folder: Gets `context` and `verifier`.
-        agent: Who acts.
-        package: Of a workspace, which member is built; all of it where none is named.
-        limits: In place of the largest of the tasks'.
-        verifier_timeout_s: Of `cargo check` and `cargo test` together.
-
-    Raises:
-        DataError: the crate or the Dockerfile cannot be read.
+    `package` is the member of a workspace that is built, all of it where none is named; `verifier_timeout_s` is that of
+    `cargo check` and `cargo test` together.
     """
     base = crate_files(crate)
     try:

@@ -142,8 +142,7 @@ class MemoryExecutorConfig(Config):
 class MemoryExecutor:
     """The executor `memory`. What it knows of snapshots is in their names, so that a service that starts again has them all.
 
-    Args:
-        outcomes: Returns how a rollout ends, or raises what an executor raises.
+    `outcomes` returns how a rollout ends, or raises what an executor raises.
     """
 
     name = "memory"

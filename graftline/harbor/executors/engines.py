@@ -26,13 +26,7 @@ _LAST_CALLS_S = 10.0
 
 
 class ContainerExecutor:
-    """The base of `docker` and `daytona`.
-
-    Args:
-        owner: Whose containers these are.
-        monotonic: Seconds that only go forward, for limits of time.
-        now: Seconds since 1970, for labels.
-    """
+    """The base of `docker` and `daytona`; `monotonic` is for limits of time, `now`, seconds since 1970, for labels."""
 
     name: str
     needs_dockerfile = True

@@ -54,12 +54,9 @@ class Start:
 
 
 def start_of(words: Sequence[str], first_bytes: FirstBytes, runs_own: bool = False) -> Start:
-    """Return how an entrypoint is started.
+    """Return how an entrypoint, split into words, is started.
 
-    Args:
-        words: As `shlex.split` has them.
-        first_bytes: What there is.
-        runs_own: Whether a file that is neither Python nor a script may be run, as a program of its own.
+    With `runs_own` a file that is neither Python nor a script may be run too, as a program of its own.
 
     Raises:
         DataError: nothing that is there is meant.

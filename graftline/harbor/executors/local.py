@@ -205,11 +205,7 @@ class JailKind:
 class JailPool:
     """Open jails by their kind; safe to use from many threads.
 
-    Args:
-        config: What every jail is opened with, but for its limits.
-        runs_own: Whether cases may run what lies in their working folder.
-        at_once: Cases that run at the same time; more wait.
-        capacity: Jails that stay open, those that run something included.
+    Up to `capacity` stay open, those of the `at_once` cases that run included.
     """
 
     def __init__(self, config: JailConfig, runs_own: bool, at_once: int, capacity: int) -> None:

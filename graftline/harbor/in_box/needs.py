@@ -71,13 +71,9 @@ def command_of(script: Path) -> list[str]:
 
 
 def find_unmet(task: Mapping[str, object], folder: Path, is_laid: bool, is_verifier: bool) -> str:
-    """Return what of a task's needs the box has not; empty where it has all of them.
+    """Return what of the needs of a task, of `task.json`, the box has not; empty where it has all of them.
 
-    Args:
-        task: Of `task.json`.
-        folder: In which the box was laid.
-        is_laid: Whether the working folder of the task is that of its image.
-        is_verifier: Whether the tests are here, and it can be seen where they lie.
+    `is_laid` says whether the working folder of the task is that of its image.
     """
     needs = task.get("needs")
     if not isinstance(needs, dict):

@@ -36,13 +36,7 @@ def create_service(
 ) -> FastAPI:
     """Return the service as an ASGI application; its workers start and stop with it.
 
-    Args:
-        database: Holds all its state.
-        executor: Where builds and rollouts run.
-        keys: One of them is needed for all but its health.
-        settings: Of this process.
-        secrets: Variables that containers get.
-        optimizer: What carries out prompt optimizations; without one they are kept.
+    `secrets` are variables that containers get; without an `optimizer`, prompt optimizations are kept.
     """
     service = Service(database, executor, settings or ServiceSettings(), secrets or {})
     workers = Workers(service, optimizer)

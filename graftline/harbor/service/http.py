@@ -83,13 +83,7 @@ class Events(NamedTuple):
 def stream_events(
     look: Callable[[], Events], after: int, listener: AbstractAsyncContextManager[asyncio.Event]
 ) -> StreamingResponse:
-    """Return the answer that sends the events after number `after`, until there will be no more.
-
-    Args:
-        look: Returns all events so far.
-        after: The last one that the client has.
-        listener: Yields what is set when there may be more.
-    """
+    """Return the answer that sends the events after number `after`; `listener` yields what is set when there may be more."""
 
     async def stream(after: int = after) -> AsyncIterator[str]:
         silence = 0

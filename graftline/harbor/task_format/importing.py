@@ -90,15 +90,8 @@ def import_harbor_tasks(
 ) -> HarborBuildSpec:
     """Return the deployment of the task in `folder`, or of the tasks in it; its contexts are written below `staging`.
 
-    Args:
-        folder: A Harbor task, or a folder of them.
-        name: Of the deployment.
-        staging: Gets `context` and `verifier`; it must stay until the upload.
-        agent: Who acts: `codex`, `opencode`, `claude_code`; or `nop` and `oracle`, for floor and ceiling.
-        dockerfile: Of one image for all tasks; needed where their own are not the same.
-        has_image: False for executors that build none; what the tasks' Dockerfiles do is then not done.
-        reward_key: Which number of `reward.json` is the reward.
-        limits: In place of the largest of the tasks'.
+    That must stay until the upload. `dockerfile` is needed where the tasks' own are not the same; without an image, what they
+    do is not done. `limits` take the place of the largest of the tasks'.
 
     Raises:
         DataError: a task cannot be read, uses what is not supported, or the tasks have no image in common.
@@ -220,11 +213,7 @@ def stage_tasks(
         reward_key: Which number is the reward.
         base: Files that all tasks stand on.
         build_files: Files beside the Dockerfile, for its COPY.
-        limits: In place of the largest of the tasks'.
-        verifier_timeout_s: In place of the largest of the tasks'.
-
-    Raises:
-        DataError: an agent is not known, or two tasks have the same id.
+        limits: In place of the largest of the tasks', as `verifier_timeout_s`.
     """
     if agent not in NAMES:
         raise DataError(f"agent {agent!r} is not known; known: {', '.join(NAMES)}")

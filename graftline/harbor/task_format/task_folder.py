@@ -219,13 +219,7 @@ def _text(content: bytes, source: Path) -> str:
 
 
 def needs_of(task: HarborTask, workdir: str, has_image: bool) -> dict[str, Any]:
-    """Return what grading `task` needs, by cause.
-
-    Args:
-        task: The task.
-        workdir: Its working folder.
-        has_image: Whether a box has what its Dockerfile makes.
-    """
+    """Return what grading `task` needs, by cause; without an image, also what its Dockerfile makes."""
     scripts = _scripts(task, "tests")
     needs: dict[str, Any] = {}
     if place := _find_fetch(scripts) or _public_network(task):

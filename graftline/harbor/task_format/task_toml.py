@@ -117,15 +117,10 @@ class TaskToml(_Section):
 
 
 def task_toml(text: str, source: str, also_unsupported: tuple[str, ...] = ()) -> TaskToml:
-    """Return what a `task.toml` says.
-
-    Args:
-        text: The file.
-        source: Stands before every fault.
-        also_unsupported: What else the task uses that is refused, said in the same message.
+    """Return what a `task.toml` says; what else the task uses that is refused is said in the same message.
 
     Raises:
-        DataError: it is no TOML, uses what is not supported, or does not fit; one line per fault.
+        DataError: it is no TOML, uses what is not supported, or does not fit; one line per fault, with `source` before it.
     """
     if len(text.encode()) > MAX_TOML_BYTES:
         raise DataError(f"{source}: is larger than {MAX_TOML_BYTES} bytes; expected a hand-written file")
