@@ -1,8 +1,6 @@
 """The commands below `graftline eval`: parse, load configuration, call one function, print."""
 
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +20,6 @@ from graftline.core.errors import ConfigError, RecordError
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.evals.attempt import Attempt
-    from graftline.pipeline.lineage import Lineage
 
 
 @click.command()
@@ -33,15 +30,13 @@ if TYPE_CHECKING:
 def run(paths: "Paths", name: str, manifest: ManifestChoice, as_json: bool) -> None:
     """Make the evaluation NAME, of configs/evaluations or of a deployment; what counts of it is not made again."""
     from graftline.core.progress import progress_bars
-    from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
+    from graftline.pipeline.run import run_one
+    from graftline.pipeline.stages.evaluation import evaluation_names
 
     if name not in evaluation_names(paths):
         raise ConfigError(f"evaluation {name!r} is unknown; known: {', '.join(evaluation_names(paths)) or 'none'}")
-    with progress_bars() as bars, _open_lineage(paths, manifest) as lineage:
-        lineage.advance = bars.advance
-        bars.start("evaluation", name)
-        built = evaluation(lineage, name)
-        bars.finish(built.reason)
+    with progress_bars() as bars:
+        built = run_one(paths, manifest.load(paths), "evaluation", name, bars)
     counts = built.record.counts
     if as_json:
         print_json({"name": built.record.name, "reason": built.reason, "folder": str(built.folder), **counts})
@@ -78,16 +73,18 @@ def list_(paths: "Paths", as_json: bool) -> None:
 @pass_paths
 def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestChoice) -> None:
     """Print the report of an evaluation of contestants, as Markdown."""
+    from graftline.core.jsonl import read_lines
     from graftline.core.record import write_atomically
+    from graftline.evals.cases import Case
     from graftline.evals.report import browser_page, markdown_page
-    from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, load_model_evaluation, read_cases
+    from graftline.pipeline.stages.model_evaluation import BROWSER, CASES, REPORT, load_model_evaluation
 
     file, (folder, attempts) = load_model_evaluation(paths, name), _read_stored(paths, name, manifest)
     page = markdown_page(name, file.description, attempts)
     if output is None:
         click.echo(page)
         return
-    write_atomically(output / BROWSER, browser_page(name, read_cases(folder), attempts))
+    write_atomically(output / BROWSER, browser_page(name, [*read_lines(folder / CASES, Case)], attempts))
     write_atomically(output / REPORT, page)
     click.echo(f"{output / REPORT}\n{output / BROWSER}")
 
@@ -124,11 +121,12 @@ def compare(paths: "Paths", name: str, first: str, second: str, manifest: Manife
 def deploy(paths: "Paths", adapter: str, manifest: ManifestChoice, as_json: bool) -> None:
     """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
     from graftline.pipeline.deployed_adapter import deploy as record_deployed
+    from graftline.pipeline.lineage import open_lineage
 
-    with _open_lineage(paths, manifest) as lineage:
+    with open_lineage(paths, manifest.load(paths)) as lineage:
         deployed = record_deployed(lineage, adapter)
     if as_json:
-        print_json(deployed.as_dict())
+        print_json(asdict(deployed))
     else:
         click.echo(f"{deployed.adapter} is deployed, as it is now: {deployed.identity[:12]}")
 
@@ -143,22 +141,15 @@ def _read_stored(paths: "Paths", name: str, manifest: ManifestChoice) -> "tuple[
         ConfigError: there is no such evaluation, or it is not made yet.
         RecordError: it was altered since it was made.
     """
-    from graftline.pipeline.stages.model_evaluation import find_model_evaluation, load_model_evaluation, read_attempts
+    from graftline.pipeline.lineage import open_lineage
+    from graftline.pipeline.stages.model_evaluation import load_model_evaluation, read_attempts
 
     load_model_evaluation(paths, name)
-    with _open_lineage(paths, manifest) as lineage:
-        stored = find_model_evaluation(lineage, name)
-    if stored is None:
-        raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it")
-    return stored[1], read_attempts(stored[1])
-
-
-@contextmanager
-def _open_lineage(paths: "Paths", manifest: ManifestChoice) -> "Iterator[Lineage]":
-    from graftline.pipeline.lineage import open_lineage
-
-    with open_lineage(paths, manifest.load(paths), f"eval-{uuid.uuid4().hex[:8]}") as lineage:
-        yield lineage
+    folder = paths.evaluation(name)
+    with open_lineage(paths, manifest.load(paths)) as lineage:
+        if lineage.find(folder, "evaluation") is None:
+            raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it")
+    return folder, read_attempts(folder)
 
 
 def _describe_stored(folder: Path) -> str:

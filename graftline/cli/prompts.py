@@ -149,15 +149,12 @@ def _is_job(prompt: str) -> bool:
 
 def _make_prompt(paths: "Paths", name: str, manifest: ManifestChoice, as_json: bool) -> None:
     from graftline.core.progress import progress_bars
-    from graftline.pipeline.stages.optimized_prompt import make_optimized_prompt
+    from graftline.pipeline.run import run_one
+    from graftline.pipeline.stages.optimized_prompt import read_outcome
 
     with progress_bars() as bars:
-        try:
-            _, outcome = make_optimized_prompt(paths, manifest.name, manifest.overrides, name, bars)
-        except BaseException:
-            bars.fail()
-            raise
-    _print_outcome(name, outcome, as_json)
+        built = run_one(paths, manifest.load(paths), "optimized_prompt", name, bars)
+    _print_outcome(name, read_outcome(built.folder), as_json)
 
 
 def _make_job(root: Path | None, path: str, folder: Path | None, backend_url: str) -> "PromptLearningJob":

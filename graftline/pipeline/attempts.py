@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ActorError, GraftlineError
@@ -19,11 +18,11 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.datasets.splits import Split
 from graftline.pipeline.exports import read_stored_attempts
-from graftline.pipeline.ports import Ports
+from graftline.pipeline.lineage import Advance, Lineage
 from graftline.pipeline.settings import SamplingConfig, TrajectorySettings, stage_code
 from graftline.pipeline.worker_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
 from graftline.rollouts.collect_many import AttemptJob
-from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig, QueueConfig
+from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
 from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker, worker_name
 from graftline.rollouts.shards import latest_by_key, read_shards, sealed_shards
@@ -38,9 +37,6 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
 _REMIND_S = 60.0
-
-Advance = Callable[[int, int], None]
-
 
 Place = tuple[Language, Split]
 
@@ -96,44 +92,38 @@ class Partition:
     made_by: str
 
 
-def ask(
-    tasks: Sequence[Task],
-    partition: Partition,
-    known_attempts: Mapping[str, Trajectory],
-    settings: TrajectorySettings,
-    queue: QueueConfig,
-    ports: Ports,
-    paths: Paths,
-    advance: Advance,
-    feed: JobFeed | None = None,
+def sample_attempts(
+    lineage: Lineage, partition: Partition, tasks: Sequence[Task], known_attempts: Mapping[str, Trajectory]
 ) -> list[Trajectory]:
-    """Make the attempts that are neither `known` nor stored, and return all there are at `tasks`, in their order.
+    """Make the attempts that are neither known nor stored, and return all there are at `tasks`, in their order.
 
-    Args:
-        queue: That of this process has threads of it make them; with any other, workers do.
-        feed: What is put into the queue of workers after these attempts.
+    Where the queue is one of this process, threads of it make them; with any other, workers do.
     """
-    asking = settings.asking
+    settings, paths = lineage.settings.trajectories, lineage.paths
 
     def all_known() -> dict[str, Trajectory]:
         return {**known_attempts, **load_stored_attempts(paths, partition)}
 
     def find_missing() -> list[AttemptJob]:
-        return missing(tasks, partition, asking, all_known())
+        return missing(tasks, partition, settings.asking, all_known())
 
     assignments = find_missing()
     if assignments:
-        refresh_examples(paths, ports.examples)
+        refresh_examples(paths, lineage.ports.examples)
+        queue = lineage.manifest.queue
         if isinstance(queue, MemoryQueueConfig):
-            make_here(assignments, partition, settings, queue, ports.sandbox, paths, advance)
+            make_here(assignments, partition, settings, queue, lineage.ports.sandbox, paths, lineage.advance)
         else:
-            wait_for_workers(assignments, ports.queue, find_missing, advance, feed)
-    return select_attempts(tasks, partition, asking, all_known())
+            wait_for_workers(assignments, lineage.ports.queue, find_missing, lineage.advance, lineage.feed)
+    attempts = all_known()
+    ways = (_way(task, partition, settings.asking, attempts) for task in tasks[: settings.asking.most_tasks])
+    return [trajectory for made_before, _ in ways for trajectory in made_before]
 
 
 def load_stored_attempts(paths: Paths, partition: Partition) -> dict[str, Trajectory]:
     """Return what workers stored of `partition`, by key; attempts by other settings are among it."""
-    return latest_by_key(read_shards(sealed_shards(_folder(paths, partition))))
+    folder = spool(paths, partition.language, partition.split, partition.teacher.name)
+    return latest_by_key(read_shards(sealed_shards(folder)))
 
 
 def missing(
@@ -142,14 +132,6 @@ def missing(
     """Return the next attempt at every task that has no verified one yet, nor all that it is to have."""
     ways = (_way(task, partition, asking, known_attempts) for task in tasks[: asking.most_tasks])
     return [following for _, following in ways if following is not None]
-
-
-def select_attempts(
-    tasks: Sequence[Task], partition: Partition, asking: SamplingConfig, known_attempts: Mapping[str, Trajectory]
-) -> list[Trajectory]:
-    """Return the attempts there are at `tasks`, in their order."""
-    ways = (_way(task, partition, asking, known_attempts) for task in tasks[: asking.most_tasks])
-    return [trajectory for attempts, _ in ways for trajectory in attempts]
 
 
 def _way(
@@ -179,10 +161,9 @@ def make_here(
     paths: Paths,
     advance: Advance,
 ) -> None:
-    """Make `assignments`, and those that follow from them, in threads of this process; they are in `stored` then.
+    """Make `assignments`, and those that follow from them, in threads of this process; they are stored then.
 
-    Args:
-        rules: How often an attempt is tried that could not be made, and after which pause.
+    `rules` say how often an attempt is tried that could not be made, and after which pause.
     """
     queue = MemoryJobQueue(rules.model_copy(update={"max_waiting": max(rules.max_waiting, len(assignments))}))
     asking, stop, done = settings.asking, StopRequest(), 0
@@ -251,10 +232,6 @@ def wait_for_workers(
                 queue.depth(),
             )
         sleep(_LOOK_S)
-
-
-def _folder(paths: Paths, partition: Partition) -> Path:
-    return spool(paths, partition.language, partition.split, partition.teacher.name)
 
 
 def refresh_examples(paths: Paths, examples: Examples) -> bool:

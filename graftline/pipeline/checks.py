@@ -146,8 +146,7 @@ def _other_columns(path: Path, columns: set[str]) -> list[str]:
 def unfit_rows(lineage: Lineage) -> list[str]:
     """Return the recipes without rows, and those of which a row is trained on and held out."""
     faults: list[str] = []
-    for name, folder in _recipe_folders(lineage, lineage.paths.training_set):
-        lineage.read_input(folder, "sft_dataset")
+    for name, folder in _recipe_folders(lineage, "sft_dataset", lineage.paths.training_set):
         train, held_out = ({*(folder / file).read_bytes().splitlines()} for file in (TRAIN, HELD_OUT))
         if not train:
             faults.append(f"recipe {name!r} has no row to train on")
@@ -159,8 +158,7 @@ def unfit_rows(lineage: Lineage) -> list[str]:
 def broken_adapters(lineage: Lineage) -> list[str]:
     """Return the stored adapters that PEFT would not load, and those whose loss is no number."""
     faults: list[str] = []
-    for name, folder in _recipe_folders(lineage, lineage.paths.adapter):
-        lineage.read_input(folder, "trained_adapter")
+    for name, folder in _recipe_folders(lineage, "trained_adapter", lineage.paths.adapter):
         try:
             check_adapter(folder)
         except DataError as error:
@@ -173,9 +171,8 @@ def broken_adapters(lineage: Lineage) -> list[str]:
     return faults[:MOST_FAULTS]
 
 
-def _recipe_folders(lineage: Lineage, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the recipes of the lineage that have an artifact in the folder that `folder_of` returns, and that folder."""
+def _recipe_folders(lineage: Lineage, stage: str, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Path]]:
+    """Yield the recipes of the lineage that have the artifact of `stage`, and where that is, its files verified."""
     for name in lineage_recipes(lineage.paths):
-        lineage.pull(folder := folder_of(name))
-        if folder.exists():
-            yield name, folder
+        if lineage.find(folder_of(name), stage) is not None:
+            yield name, folder_of(name)

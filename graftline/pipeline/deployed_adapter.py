@@ -3,18 +3,17 @@
 It has no files; all there is to say stands in its record.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
-from graftline.core.build import Contents, Request
+from graftline.core.build import Contents
 from graftline.core.errors import RecordError
 from graftline.core.record import ArtifactRecord
 from graftline.evals.evaluation_file import ActorsEntry, Entry, EvaluationFile, TrainedEntry
 from graftline.evals.metrics import LEAST_TASKS, compare
 from graftline.evals.report import format_difference, format_interval, format_share
-from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.stages.model_evaluation import (
-    find_model_evaluation,
     load_model_evaluation,
     model_evaluation_names,
     read_attempts,
@@ -37,27 +36,21 @@ class Deployed:
     """Of the run that it came of, whose weights are there still when it was trained anew."""
     deployed_at: str
 
-    def as_dict(self) -> dict[str, str]:
-        """Return it as JSON has it."""
-        return asdict(self)
-
 
 def deploy(lineage: Lineage, adapter: str) -> Deployed:
     """Record that the adapter of a recipe is the one that is deployed, and return the record."""
     record = lineage.read_input(lineage.paths.adapter(adapter), "trained_adapter")
     config = {"adapter": adapter, "run_id": str(record.config.get("run_id", ""))}
-    request = Request(KIND, KIND, _CODE_VERSION, {_ADAPTER: record.identity}, config)
+    request = request_of(KIND, KIND, {_ADAPTER: record}, config, _CODE_VERSION)
     return _read(lineage.build(lineage.paths.deployed_adapter, request, lambda partial: Contents({})).record)
 
 
 def read_deployed(lineage: Lineage) -> Deployed | None:
     """Return what is recorded; None where nothing was deployed yet."""
     folder = lineage.paths.deployed_adapter
-    lineage.pull(folder)
-    if not folder.exists():
-        return None
     try:
-        return _read(lineage.read_input(folder, KIND))
+        record = lineage.find(folder, KIND)
+        return None if record is None else _read(record)
     except (RecordError, KeyError):
         place = lineage.paths.relative(folder)
         raise RecordError(f"{place}: is no record of an adapter; write it again by `graftline eval deploy`") from None
@@ -97,10 +90,10 @@ def adapter_not_worse_than_deployed(lineage: Lineage) -> list[Standing]:
 
 def standing_of(lineage: Lineage, name: str) -> Standing | None:
     """Return how the candidate of an evaluation stands; None where it is not made yet, or has no candidate."""
-    file, stored = load_model_evaluation(lineage.paths, name), find_model_evaluation(lineage, name)
-    if stored is None or not file.candidate:
+    file, folder = load_model_evaluation(lineage.paths, name), lineage.paths.evaluation(name)
+    record = lineage.find(folder, "evaluation") if file.candidate else None
+    if record is None:
         return None
-    record, folder = stored
     deployed, doubt = _find_deployed(file, record, read_deployed(lineage))
     stale = _stale(lineage, file.contestants[file.candidate], record)
     if deployed in ("", file.candidate):
@@ -163,10 +156,8 @@ def _stale(lineage: Lineage, candidate: Entry, record: ArtifactRecord) -> str:
     """Return what is to be said where the candidate is not the one any more that was evaluated."""
     recipe = _recipe_of(candidate)
     evaluated = record.inputs.get(f"trained_adapter.{recipe}")
-    if evaluated is None:
-        return ""
-    lineage.pull(folder := lineage.paths.adapter(recipe))
-    if not folder.exists() or lineage.read_input(folder, "trained_adapter").identity == evaluated:
+    adapter = lineage.find(lineage.paths.adapter(recipe), _ADAPTER) if evaluated is not None else None
+    if adapter is None or adapter.identity == evaluated:
         return ""
     return f"the candidate was evaluated before {recipe} was trained anew; evaluate it again"
 

@@ -25,6 +25,8 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
 
+KIND = "export"
+_SUFFIX = ".meta.json"
 Rows = Callable[[Iterable[Trajectory], Prompt], Iterator[dict[str, Any]]]
 
 FORMATS: Mapping[str, Rows] = {
@@ -58,15 +60,8 @@ def export(
 ) -> ExportResult:
     """Write the attempts of one split to `target`, a JSON object per line, whole or not at all, and its record beside it.
 
-    Args:
-        paths: Where the lineage is.
-        format: One of `FORMATS`.
-        target: The file; it is replaced.
-        prompt: Name of the prompt in `configs/teacher_prompts.yaml` that chats are made by.
-        split: Whose attempts.
-        languages: Those of these languages alone; of all where it is None.
-        teachers: Those of these teachers alone; of all where it is None.
-        clock: What the record is stamped with.
+    Of the `languages` and `teachers` that are named alone, of all where those are None; `format` is one of `FORMATS`, and
+    `prompt` the one of `configs/teacher_prompts.yaml` that chats are made by.
     """
     chosen_languages = None if languages is None else sorted(set(languages))
     chosen_teachers = None if teachers is None else sorted(set(teachers))
@@ -100,7 +95,17 @@ def export(
         "prompt": {"name": prompt, "digest": prompt_of_chats.digest()},
     }  # fmt: skip
     counts = {f"licence.{licence}": count for licence, count in sorted(licences.items()) if licence}
-    write_export_record(target, inputs, config, {"rows": rows, "attempts": len(chosen), **counts}, clock)
+    record = ArtifactRecord(
+        kind=KIND,
+        name=target.name,
+        inputs=inputs,
+        config=config,
+        code_version=code_version("graftline.pipeline.exports"),
+        files={target.name: _sum(target)},
+        counts={"rows": rows, "attempts": len(chosen), **counts},
+        written_at=clock().isoformat(),
+    ).with_identity()
+    write_atomically(record_path(target), record.model_dump_json(indent=2) + "\n")
     return ExportResult(target, rows, len(chosen))
 
 
@@ -146,10 +151,6 @@ def read_stored_attempts(
         yield from current_attempts(read_shards(shards), tasks).attempts
 
 
-KIND = "export"
-_SUFFIX = ".meta.json"
-
-
 def record_path(file: Path) -> Path:
     """Return where the record of an exported file is."""
     return file.with_name(file.name + _SUFFIX)
@@ -163,24 +164,6 @@ def is_export(path: Path) -> bool:
 def list_exports(folder: Path) -> list[Path]:
     """Return the exported files below `folder` that have records, whether they are still there or not."""
     return sorted(path.with_name(path.name.removesuffix(_SUFFIX)) for path in folder.rglob(f"[!.]*{_SUFFIX}"))
-
-
-def write_export_record(
-    file: Path, inputs: Mapping[str, str], config: Mapping[str, Any], counts: Mapping[str, int], clock: Clock
-) -> ArtifactRecord:
-    """Write the record of `file`, which is there already, and return it."""
-    record = ArtifactRecord(
-        kind=KIND,
-        name=file.name,
-        inputs=dict(inputs),
-        config=dict(config),
-        code_version=code_version("graftline.pipeline.exports"),
-        files={file.name: FileSum(sha256=sha256_file(file), size_bytes=file.stat().st_size)},
-        counts=dict(counts),
-        written_at=clock().isoformat(),
-    ).with_identity()
-    write_atomically(record_path(file), record.model_dump_json(indent=2) + "\n")
-    return record
 
 
 def read_export_record(file: Path) -> ArtifactRecord:
@@ -204,5 +187,8 @@ def find_export_fault(file: Path, record: ArtifactRecord) -> str:
     """Return what is wrong with an exported file; empty where it is what its record says."""
     if not file.is_file():
         return "is missing"
-    actual = FileSum(sha256=sha256_file(file), size_bytes=file.stat().st_size)
-    return "" if record.files.get(file.name) == actual else "was altered after it was written"
+    return "" if record.files.get(file.name) == _sum(file) else "was altered after it was written"
+
+
+def _sum(file: Path) -> FileSum:
+    return FileSum(sha256=sha256_file(file), size_bytes=file.stat().st_size)

@@ -84,7 +84,7 @@ class Lineage:
         if (
             not with_files
             and not folder.exists()
-            and (stored := self._find_record(folder))
+            and (stored := self.find_record(folder))
             and not request.difference(stored)
         ):
             self.run_log.append(request.kind, request.name, "", monotonic() - started)
@@ -105,7 +105,7 @@ class Lineage:
         return built
 
     def _build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
-        stored = self._find_record(folder)
+        stored = self.find_record(folder)
         if stored is not None:
             # one that lost a file is made anew
             with suppress(RecordError):
@@ -123,7 +123,8 @@ class Lineage:
             store.publish(name, folder, built.record)
         return built
 
-    def _find_record(self, folder: Path) -> ArtifactRecord | None:
+    def find_record(self, folder: Path) -> ArtifactRecord | None:
+        """Return the record of an artifact that the store has; None where there is none that can be read."""
         try:
             return self.ports.artifacts.record(self.paths.relative(folder))
         except RecordError:
@@ -161,6 +162,11 @@ class Lineage:
             self._unchanged[folder] = record.identity, _stamps(folder, record)
         self._read[record.identity] = folder, ()
         return record
+
+    def find(self, folder: Path, kind: str) -> ArtifactRecord | None:
+        """Return the record of an input as `read_input`; None where there is none."""
+        self.pull(folder)
+        return self.read_input(folder, kind) if folder.exists() else None
 
     def read_part(self, folder: Path, record: ArtifactRecord, *names: str) -> str:
         """Return what stands for some files of an artifact among the inputs of another; those that are not there count.
@@ -231,14 +237,12 @@ def open_lineage(
         yield Lineage(paths, settings, manifest, Ports(manifest, paths, stack), run_log, stack, clock, advance)
 
 
-def request_of(stage: str, name: str, inputs: Mapping[str, ArtifactRecord], config: Mapping[str, Any]) -> Request:
-    """Return what an artifact of `stage` is made of."""
-    return Request(stage, name, stage_code(stage), identities(inputs), config)
-
-
-def identities(records: Mapping[str, ArtifactRecord]) -> dict[str, str]:
-    """Return the identities of inputs, by name."""
-    return {name: record.identity for name, record in records.items()}
+def request_of(
+    stage: str, name: str, inputs: Mapping[str, ArtifactRecord | str], config: Mapping[str, Any], code: str = ""
+) -> Request:
+    """Return what an artifact of `stage` is made of; `code` is that of the stage where it is not given."""
+    identities = {key: value if isinstance(value, str) else value.identity for key, value in inputs.items()}
+    return Request(stage, name, code or stage_code(stage), identities, config)
 
 
 def part_identity(record: ArtifactRecord, names: Sequence[str]) -> str:

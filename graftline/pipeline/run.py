@@ -1,4 +1,4 @@
-"""All stages in order, in this process, without Dagster."""
+"""All stages in order, or one of them, in this process, without Dagster."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from graftline.core.clock import Clock, utc_now
 from graftline.core.paths import Paths
 from graftline.core.progress import Progress
 from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.manifests import Manifest, load_manifest
 from graftline.pipeline.stages.sft_dataset import recipes_of_run
 from graftline.pipeline.stages.table import STAGES, Over, make
 from graftline.pipeline.stages.trajectories import feed_workers
@@ -32,6 +32,19 @@ def run_all(
             progress.start(stage, name)
             built.append(bring())
             progress.finish(built[-1].reason)
+        return built
+
+
+def run_one(paths: Paths, manifest: Manifest, stage: str, name: str, progress: Progress) -> Built:
+    """Bring the artifact of `stage` over `name` up to date, and return it."""
+    with open_lineage(paths, manifest, advance=progress.advance) as lineage:
+        progress.start(stage, name)
+        try:
+            built = make(stage, lineage, name)
+        except BaseException:
+            progress.fail()
+            raise
+        progress.finish(built.reason)
         return built
 
 

@@ -1,9 +1,8 @@
 """What one run did: a line of JSON per artifact, made or found unchanged, in `logs/runs/<run>.jsonl`."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from graftline.core.paths import Paths
 
@@ -43,16 +42,12 @@ def last_run(paths: Paths, with_before: Collection[str] = ()) -> list[Outcome]:
     outcomes: list[Outcome] = []
     logs = sorted((paths.logs / "runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     for path in reversed(logs):
-        earlier = list(_outcomes(path))
+        # a killed run leaves its last line half written, without an end
+        lines = path.read_text("utf-8").split("\n")[:-1]
+        earlier = [Outcome(**json.loads(line)) for line in lines]
         is_alone = bool(with_before) and all(outcome.stage in with_before for outcome in earlier)
         # of several runs of those stages the newest alone counts
         outcomes = outcomes if outcomes and is_alone else [*earlier, *outcomes]
         if not is_alone:
             break
     return outcomes
-
-
-def _outcomes(path: Path) -> Iterator[Outcome]:
-    # a killed run leaves its last line half written, without an end
-    for line in path.read_text("utf-8").split("\n")[:-1]:
-        yield Outcome(**json.loads(line))

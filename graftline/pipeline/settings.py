@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from graftline.astgrep.binding import tool_version
 from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
 from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
 from graftline.datasets.catalog import Catalog
@@ -100,6 +102,19 @@ def in_use(catalog: Catalog, environment: Mapping[str, str]) -> Catalog:
     needed = {name for name in catalog.use if name not in elsewhere or catalog.datasets[name].is_evaluation}
     held = datasets_in_mirror(mirror, elsewhere) | needed
     return catalog.using(tuple(name for name in catalog.datasets if name in held), MIRROR_VARIABLE)
+
+
+def config_names(paths: Paths, folder: str) -> list[str]:
+    """Return the names of the files in a folder below `configs`, without their ending, in order."""
+    return sorted(path.stem for path in (paths.configs / folder).glob("*.yaml"))
+
+
+def find_config(paths: Paths, folder: str, name: str, title: str) -> Path:
+    """Return the file of a folder below `configs` that is called `name`; `title` is what messages call it."""
+    names = config_names(paths, folder)
+    if name not in names:
+        raise ConfigError(f"{title} {name!r} is unknown; known in configs/{folder}: {', '.join(names) or 'none'}")
+    return paths.configs / folder / f"{name}.yaml"
 
 
 def stage_code(stage: str, reader: ReaderName | None = None) -> str:

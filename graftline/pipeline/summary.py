@@ -7,7 +7,7 @@ last one.
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +59,8 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
-        stages = {
-            stage.stage: {
-                "artifacts": stage.artifacts,
-                "made": stage.made,
-                "unchanged": stage.unchanged,
-                "folder": stage.folder,
-                "counts": stage.counts,
-            }
-            for stage in self.stages
-        }
-        return {
-            "stages": stages,
-            "partitions": self.partitions,
-            "adapters": self.adapters,
-            "warnings": self.warnings,
-        }
+        values = asdict(self)
+        return {**values, "stages": {stage.pop("stage"): stage for stage in values["stages"]}}
 
 
 def summarize(paths: Paths) -> Summary:
@@ -88,7 +74,7 @@ def summarize(paths: Paths) -> Summary:
         for record in of_stage.values():
             counts.update(record.counts)
         is_made = [bool(outcome.reason) for outcome in outcomes if outcome.stage == stage]
-        folder = paths.relative(_common(list(of_stage))) if of_stage else ""
+        folder = paths.relative(Path(os.path.commonpath(of_stage))) if of_stage else ""
         stages.append(
             StageSummary(stage, len(of_stage), dict(counts), sum(is_made), len(is_made) - sum(is_made), folder)
         )
@@ -114,10 +100,6 @@ def _records(data: Path) -> dict[Path, ArtifactRecord]:
     return records
 
 
-def _common(folders: list[Path]) -> Path:
-    return folders[0] if len(folders) == 1 else Path(os.path.commonpath(folders))
-
-
 def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, ...]]]]:
     """Return the summary as titled tables of text."""
     stages = [
@@ -140,10 +122,8 @@ def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, .
     adapters = [
         (
             name,
-            f"{counts['examples']:,}",
-            f"{counts['trained_tokens']:,}",
-            f"{counts['solved_before']} of {counts['tasks']}",
-            f"{counts['solved_after']} of {counts['tasks']}",
+            *(f"{counts[count]:,}" for count in ("examples", "trained_tokens")),
+            *(f"{counts[count]} of {counts['tasks']}" for count in ("solved_before", "solved_after")),
         )
         for name, counts in summary.adapters.items()
     ]

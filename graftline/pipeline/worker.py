@@ -1,15 +1,12 @@
 """A worker of the queue: `graftline actor run`, and what became of the jobs."""
 
-import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from socket import gethostname
 
-from graftline.core.blobs import upload_new
+from graftline.core.blobs import BlobStore, upload_new
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
@@ -21,10 +18,8 @@ from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports, open_ports
 from graftline.pipeline.settings import attempt_settings, load_settings, stage_code
 from graftline.pipeline.worker_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
-from graftline.rollouts.queue.base import DeadLetter, Depth
+from graftline.rollouts.queue.base import DeadLetter, Depth, JobQueue
 from graftline.rollouts.queue.worker import JobOutcome, WorkerSettings, run_worker, stop_on_signals, worker_name
-
-logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 
@@ -47,19 +42,17 @@ def run_actor(paths: Paths, manifest: Manifest, settings: WorkerConfig) -> Count
     name = worker_name()
     lineage = load_settings(paths)
     collecting = lineage.trajectories.collecting
+    port = {} if settings.metrics_port is None else {"server.port": settings.metrics_port}
+    telemetry = load_yaml(paths.configs / "telemetry.yaml", TelemetrySettings, port)
     with ExitStack() as stack:
         ports = stack.enter_context(open_ports(manifest, paths))
         made_by = digest(attempt_settings(paths, manifest, lineage, ports))
-        fault = partial(_fault, ports)
-        metrics = stack.enter_context(
-            open_telemetry(
-                _telemetry(paths, settings), paths.logs / "actor", file_name(gethostname()), ports.secrets, fault
-            )
-        )
+        host, logs = file_name(gethostname()), paths.logs / "actor"
+        metrics = stack.enter_context(open_telemetry(telemetry, logs, host, ports.secrets, lambda: _find_fault(ports)))
         refresh_examples(paths, ports.examples)
         states, store = open_states(paths, stack), stack.enter_context(Store(paths, name))
-        figures = WorkMetrics(metrics)
-        stack.enter_context(Ticker(_LOOK_S, _Sealing(paths, ports, store, settings, figures)))
+        work_metrics = WorkMetrics(metrics)
+        stack.enter_context(Ticker(_LOOK_S, _Sealing(paths, ports, store, settings, work_metrics)))
         pool = ports.chat_model.model if manifest.teacher.kind == "openai" else None
         stop = stack.enter_context(stop_on_signals())
 
@@ -72,28 +65,26 @@ def run_actor(paths: Paths, manifest: Manifest, settings: WorkerConfig) -> Count
             ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by,
             stage_code("teacher_trajectories"), redact=ports.secrets.redact,
         )  # fmt: skip
-        return run_worker(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
-
-
-def _telemetry(paths: Paths, settings: WorkerConfig) -> TelemetrySettings:
-    overrides = {} if settings.metrics_port is None else {"server.port": settings.metrics_port}
-    return load_yaml(paths.configs / "telemetry.yaml", TelemetrySettings, overrides)
+        return run_worker(ports.queue, make, settings.worker, stop, name, work_metrics, ports.secrets.redact)
 
 
 def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLetter]]:
     """Return how many jobs the queue of `manifest` has, and its dead letters."""
-    _require_shared(manifest)
-    with ExitStack() as stack:
-        queue = Ports(manifest, paths, stack).queue
+    with _open_queue(paths, manifest) as queue:
         return queue.depth(), queue.dead()
 
 
 def revive(paths: Paths, manifest: Manifest, keys: Sequence[str]) -> int:
     """Let dead letters of the queue of `manifest` wait again, all of them where `keys` is empty; return how many."""
+    with _open_queue(paths, manifest) as queue:
+        return queue.revive(keys or [letter.job.key for letter in queue.dead()])
+
+
+@contextmanager
+def _open_queue(paths: Paths, manifest: Manifest) -> Iterator[JobQueue]:
     _require_shared(manifest)
     with ExitStack() as stack:
-        queue = Ports(manifest, paths, stack).queue
-        return queue.revive(keys or [letter.job.key for letter in queue.dead()])
+        yield Ports(manifest, paths, stack).queue
 
 
 def _require_shared(manifest: Manifest) -> None:
@@ -105,41 +96,42 @@ def _require_shared(manifest: Manifest) -> None:
 
 
 def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:
-    """Put every shard of attempts into the blob store of `manifest` that is not there yet; return what was done."""
+    """Put every shard of attempts into the blob store of `manifest` that is not there yet; return what was done.
+
+    What was put there before a fault stays: the next call goes on from there.
+    """
     with ExitStack() as stack:
-        return _upload(paths, Ports(manifest, paths, stack))
+        return _upload(paths, Ports(manifest, paths, stack).blobs)
 
 
-def _upload(paths: Paths, ports: Ports) -> dict[str, int]:
+def _upload(paths: Paths, blobs: BlobStore) -> dict[str, int]:
     folder = paths.data / "trajectories"
     folder.mkdir(parents=True, exist_ok=True)
-    uploaded = upload_new(folder, ports.blobs, below="trajectories", is_sealed=_is_shard)
+    uploaded = upload_new(folder, blobs, below="trajectories", is_sealed=lambda path: path.suffix == ".jsonl")
     return {"sent": uploaded.sent, "sent_bytes": uploaded.sent_bytes, "kept": uploaded.kept}
-
-
-def _is_shard(path: Path) -> bool:
-    return path.suffix == ".jsonl"
 
 
 class _Sealing:
     """Lets readers see what was stored: every `seal_s`, and sooner where nothing is in flight."""
 
-    def __init__(self, paths: Paths, ports: Ports, store: Store, settings: WorkerConfig, figures: WorkMetrics) -> None:
+    def __init__(
+        self, paths: Paths, ports: Ports, store: Store, settings: WorkerConfig, work_metrics: WorkMetrics
+    ) -> None:
         self._paths, self._ports, self._store, self._settings = paths, ports, store, settings
-        self._figures, self._sealed_at = figures, time.monotonic()
+        self._work_metrics, self._sealed_at = work_metrics, time.monotonic()
 
     def __call__(self) -> None:
         is_due = time.monotonic() - self._sealed_at >= self._settings.seal_s
-        if self._figures.in_flight and not is_due:
+        if self._work_metrics.in_flight and not is_due:
             return
         has_new = self._store.seal()
         if is_due or has_new:
             self._sealed_at = time.monotonic()
             if self._settings.is_uploading:
-                _upload(self._paths, self._ports)
+                _upload(self._paths, self._ports.blobs)
 
 
-def _fault(ports: Ports) -> str:
+def _find_fault(ports: Ports) -> str:
     """Return what keeps the worker from working; empty where nothing does."""
     try:
         ports.queue.depth()

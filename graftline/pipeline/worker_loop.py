@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +28,7 @@ from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Delivery, Job, JobQueue
 from graftline.rollouts.queue.worker import JobOutcome
 from graftline.rollouts.shards import ShardWriter
-from graftline.rollouts.state.attempts import AttemptLog, Claim
+from graftline.rollouts.state.attempts import AttemptLog, Claim, Phase
 from graftline.rollouts.state.state import State
 from graftline.rollouts.state.store import StateStore
 from graftline.rollouts.teachers.base import Teacher
@@ -138,10 +137,8 @@ class SavedSteps:
 
     def end(self, trajectory: Trajectory) -> None:
         """Note how the attempt ended, once it is stored."""
-        if trajectory.is_verified:
-            self._log.end(self._claimed, "verified", len(trajectory.steps))
-        else:
-            self._log.end(self._claimed, "failed", len(trajectory.steps), _reason(trajectory))
+        phase: Phase = "verified" if trajectory.is_verified else "failed"
+        self._log.end(self._claimed, phase, len(trajectory.steps), _reason(trajectory))
 
     @property
     def _claimed(self) -> Claim:
@@ -173,7 +170,7 @@ class AttemptMaker:
     ) -> None:
         self._made_by, self._code_version, self._counted, self._redact = made_by, code_version, counted, redact
         self._queue, self._teacher, self._collecting = queue, teacher, collecting
-        self._sandbox = SharedSandbox(sandbox, partial(_record_verdict, metrics))
+        self._sandbox = SharedSandbox(sandbox, lambda verdict, seconds: metrics.count_action(str(verdict), seconds))
         self._states, self._store, self._metrics = states, store, metrics
         self._lock = threading.Lock()
         self.spent = Spent()
@@ -206,14 +203,9 @@ class AttemptMaker:
     def _attempt(self, assignment: AttemptJob, steps: SavedSteps) -> Trajectory:
         try:
             return collect(
-                assignment.task,
-                self._teacher,
-                self._sandbox,
-                self._collecting,
-                assignment.attempt,
-                assignment.made_by,
-                steps,
-            )
+                assignment.task, self._teacher, self._sandbox, self._collecting, assignment.attempt,
+                assignment.made_by, steps,
+            )  # fmt: skip
         except BoundaryError as error:
             if isinstance(error, ActorError):
                 self._metrics.count_unanswered()
@@ -226,17 +218,11 @@ class AttemptMaker:
         with self._lock:
             self.spent.add_step(step)
         self._metrics.count_step(self._teacher.name, step.format_ok)
-        generation = step.model_output.generation
-        if generation is not None:
+        if (answer := step.model_output.generation) is not None:
             self._metrics.count_answer(
-                generation.actor,
-                generation.latency_s,
-                generation.tries,
-                generation.prompt_tokens,
-                generation.completion_tokens,
-                generation.cached_tokens,
-                generation.cost_usd,
-            )
+                answer.actor, answer.latency_s, answer.tries, answer.prompt_tokens, answer.completion_tokens,
+                answer.cached_tokens, answer.cost_usd,
+            )  # fmt: skip
 
     def _count_attempt(self, trajectory: Trajectory) -> None:
         with self._lock:
@@ -304,16 +290,12 @@ def look(metrics: Metrics, queue: JobQueue, stats: Callable[[], PoolStats] | Non
 
 
 def _reason(trajectory: Trajectory) -> str:
-    """Return why `trajectory` failed: the class of failure, and what was said to the last step."""
-    if not trajectory.steps:
+    """Return why `trajectory` failed: the class of failure, and what was said to the last step; empty where it did not."""
+    if trajectory.is_verified or not trajectory.steps:
         return trajectory.failure
     step = trajectory.steps[-1]
     feedback = step.feedback or (step.sandbox_result.error if step.sandbox_result is not None else "")
     return f"{trajectory.failure}: {feedback}" if feedback else trajectory.failure
-
-
-def _record_verdict(metrics: Metrics, verdict: Verdict, seconds: float) -> None:
-    metrics.count_action(str(verdict), seconds)
 
 
 def open_states(paths: Paths, stack: ExitStack) -> StateStore:

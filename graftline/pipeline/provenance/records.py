@@ -88,27 +88,28 @@ def _input(paths: Paths, record: ArtifactRecord, name: str, identity: str) -> It
 
 
 _TEACHING = ("teacher", "isolation", "ast_grep")
+_COUNTED = ("verified", "steps", "examples", "solved_before", "solved_after")
+_LEFT_OUT = ("dropped.", "unsound.", "not_kept.")
+_FACTS_OF_RUN = (
+    "recipe", "status", "examples", "trained_tokens", "first_loss", "last_loss", "held_out_loss", "backend", "config_digest",
+)  # fmt: skip
+_NAMED_BY_RUN = ("start_from", "teacher_model", "teacher_path", "teacher_fleet")
 
 
 def facts_of(record: ArtifactRecord) -> dict[str, Any]:
     """Return what a person wants to know of an artifact: counts, licences, versions, and whether its code is ours."""
     facts: dict[str, Any] = {"rows": record.counts.get("rows", record.counts.get("trained_tokens", 0))}
     if isinstance(record, DatasetRecord):
-        facts |= {
-            "source": record.source,
-            "version": record.version,
-            "licence": record.license,
-            "sha256": record.sha256,
-        }
+        facts |= {"source": record.source, "version": record.version, "licence": record.license}
+        facts["sha256"] = record.sha256
     if isinstance(record, NormalizedRecord):
         facts |= {"licences": dict(record.licences), "tokenizer": record.tokenizer}
     if "home" in record.config:
         facts["home"] = record.config["home"]
     facts |= {key: record.config[key] for key in _TEACHING if key in record.config}
-    facts |= {key: record.counts[key] for key in ("verified", "steps", "examples", "solved_before", "solved_after") if key in record.counts}  # fmt: skip
-    dropped = {name: count for name, count in record.counts.items() if name.startswith(("dropped.", "unsound.", "not_kept."))}  # fmt: skip
-    if dropped:
-        facts["left_out"] = dropped
+    facts |= {key: record.counts[key] for key in _COUNTED if key in record.counts}
+    if left_out := {name: count for name, count in record.counts.items() if name.startswith(_LEFT_OUT)}:
+        facts["left_out"] = left_out
     facts["code"] = record.code_version
     if (now := _code_now(record)) and now != record.code_version:
         facts["code_now"] = now
@@ -117,22 +118,9 @@ def facts_of(record: ArtifactRecord) -> dict[str, Any]:
 
 def run_facts(run: TrainingRun) -> dict[str, Any]:
     """Return what a person wants to know of a run of training."""
-    return {
-        "recipe": run.recipe,
-        "status": run.status,
-        "steps": run.next_step,
-        "examples": run.examples,
-        "trained_tokens": run.trained_tokens,
-        "first_loss": run.first_loss,
-        "last_loss": run.last_loss,
-        "held_out_loss": run.held_out_loss,
-        "backend": run.backend,
-        "config_digest": run.config_digest,
-        "dropped": dict(run.dropped),
-        "versions": dict(run.versions),
-        **({"start_from": start} if (start := run.config.get("start_from")) else {}),
-        **{key: run.config[key] for key in ("teacher_model", "teacher_path", "teacher_fleet") if run.config.get(key)},
-    }
+    facts = {name: getattr(run, name) for name in _FACTS_OF_RUN}
+    named = {name: run.config[name] for name in _NAMED_BY_RUN if run.config.get(name)}
+    return {**facts, "steps": run.next_step, "dropped": dict(run.dropped), "versions": dict(run.versions), **named}
 
 
 def base_model_facts(paths: Paths, record: ArtifactRecord, run: TrainingRun | None) -> tuple[str, dict[str, Any], str]:

@@ -6,7 +6,7 @@ walk goes on behind it. Not here: the single rows (`pipeline.provenance.rows`), 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class Parent:
     """Why what is there now is not what was used; empty where it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProvenanceNode:
     """One thing on the way, as it was recorded and as it is."""
 
@@ -74,6 +74,11 @@ class ProvenanceNode:
     identity: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     parents: tuple[Parent, ...] = ()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is not what was used."""
+        return self.state in (State.ALTERED, State.MISSING, State.UNRECORDED)
 
 
 @dataclass(frozen=True)
@@ -92,24 +97,14 @@ class Provenance:
     @property
     def faults(self) -> list[str]:
         """Return what is not as it was when it was used, one sentence each."""
-        broken = (State.ALTERED, State.MISSING, State.UNRECORDED)
-        faults = [f"{node.key}: {node.fault}" for node in self.nodes.values() if node.state in broken]
-        drifts = [
-            f"{node.key}: {up.name} {up.drift}" for node in self.nodes.values() for up in node.parents if up.drift
-        ]
-        return faults + drifts
+        nodes = self.nodes.values()
+        faults = [f"{node.key}: {node.fault}" for node in nodes if node.is_broken]
+        return faults + [f"{node.key}: {up.name} {up.drift}" for node in nodes for up in node.parents if up.drift]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what can be written as JSON."""
-        shown = [
-            {
-                "key": node.key, "kind": node.kind, "name": node.name, "state": str(node.state), "fault": node.fault,
-                "identity": node.identity, "facts": dict(node.facts),
-                "parents": [{"name": up.name, "key": up.key, "drift": up.drift} for up in node.parents],
-            }
-            for node in self.nodes.values()
-        ]  # fmt: skip
-        return {"adapter": next(iter(self.nodes)), "ancestors": shown, "faults": self.faults}
+        nodes = [asdict(node) for node in self.nodes.values()]
+        return {"adapter": next(iter(self.nodes)), "ancestors": nodes, "faults": self.faults}
 
 
 def trace_provenance(paths: Paths, adapter: str) -> Provenance:
@@ -120,7 +115,7 @@ def trace_provenance(paths: Paths, adapter: str) -> Provenance:
         raise ConfigError(f"{paths.relative(folder)}: holds {record.kind!r}, but an adapter was asked for")
     walk = _Walk(paths, record)
     walk.artifact(folder, record.kind)
-    return Provenance(folder, record, walk.run, walk.training_data(), walk.found)
+    return Provenance(folder, record, walk.run, walk.training_data(), walk.nodes)
 
 
 def adapter_folder(paths: Paths, adapter: str) -> Path:
@@ -150,124 +145,112 @@ class _Walk:
     """Goes from an adapter to all that it was made from; what several things were made from is looked at once."""
 
     def __init__(self, paths: Paths, adapter: ArtifactRecord) -> None:
-        self._paths, self._adapter = paths, adapter
-        self.found: dict[str, ProvenanceNode] = {}
+        self._paths = paths
+        self.nodes: dict[str, ProvenanceNode] = {}
         self._records: dict[str, ArtifactRecord] = {}
         self._trained_on: dict[Path, None] = {}
-        self.run = self._run()
+        self._runs = [run for output in (OUTPUT, MEMORY_OUTPUT) for run in Runs(paths.root / output).all()]
+        run_id = adapter.config.get("run_id", adapter.name)
+        self.run = next((run for run in self._runs if run.run_id == run_id), None)
 
     def artifact(self, folder: Path, kind: str) -> str:
         """Look at the artifact in `folder`, and at what it was made from; return its key."""
         key = self._paths.relative(folder)
-        if key in self.found:
-            return key
-        record, state, fault = _inspect(folder, kind)
-        return self._with_parents(key, kind, folder.name, record, state, fault)
+        if key not in self.nodes:
+            record, state, fault = _inspect(folder, kind)
+            self._add(ProvenanceNode(key, kind, folder.name, state, fault), record)
+        return key
 
     def training_data(self) -> dict[Path, ArtifactRecord | None]:
         """Return the files that were trained on, with the records of what they belong to."""
-        keys = {file: self._paths.relative(file) for file in self._trained_on}
         own = self._paths.relative
-        return {file: self._records.get(key, self._records.get(own(file.parent))) for file, key in keys.items()}
+        return {file: self._records.get(own(file), self._records.get(own(file.parent))) for file in self._trained_on}
 
-    def _with_parents(
-        self, key: str, kind: str, name: str, record: ArtifactRecord | None, state: State, fault: str
-    ) -> str:
+    def _add(self, node: ProvenanceNode, record: ArtifactRecord | None = None) -> None:
         # its place in the order is before what it was made from
-        self.found[key] = ProvenanceNode(key, kind, name, state, fault)
-        if record is None:
-            return key
-        self._records[key] = record
-        parents = [self._parent(input_) for input_ in inputs_of(self._paths, record)]
-        parents += self._others(record)
-        self.found[key] = ProvenanceNode(
-            key, kind, record.name, state, fault, record.identity, facts_of(record), tuple(parents)
-        )
-        return key
+        self.nodes[node.key] = node
+        if record is not None:
+            self._records[node.key] = record
+            node.name, node.identity, node.facts = record.name, record.identity, facts_of(record)
+            node.parents = (*map(self._parent, inputs_of(self._paths, record)), *self._others(record))
 
     def _parent(self, input_: Input) -> Parent:
+        is_file = input_.kind == "file"
         if input_.name in ("dataset", "sft_dataset"):
-            self._trained_on[input_.place if input_.kind == "file" else input_.place / TRAIN] = None
-        key = self._file(input_.place) if input_.kind == "file" else self.artifact(input_.place, input_.kind)
+            self._trained_on[input_.place if is_file else input_.place / TRAIN] = None
+        key = self._file(input_.place) if is_file else self.artifact(input_.place, input_.kind)
         record = self._records.get(key)
-        if record is None:
-            # a file without a record is known by its digest all the same
-            is_same = input_.kind == "file" and input_.place.is_file() and sha256_file(input_.place) == input_.identity
-            return Parent(
-                input_.name, key, "" if is_same or self.found[key].state is State.MISSING else _describe_replaced("")
-            )
-        now = input_.identity_of(record)
-        return Parent(input_.name, key, "" if now == input_.identity else _describe_replaced(now))
+        if record is not None:
+            now = input_.identity_of(record)
+            return Parent(input_.name, key, "" if now == input_.identity else _describe_replaced(now))
+        # a file without a record is known by its digest all the same
+        is_same = is_file and input_.place.is_file() and sha256_file(input_.place) == input_.identity
+        is_missing = self.nodes[key].state is State.MISSING
+        return Parent(input_.name, key, "" if is_same or is_missing else _describe_replaced(""))
 
     def _file(self, file: Path) -> str:
         """Look at a file that a run was trained on: one of a training set, or an export."""
         if (file.parent / RECORD_NAME).is_file():
             return self.artifact(file.parent, "sft_dataset")
         key = self._paths.relative(file)
-        if key in self.found:
+        if key in self.nodes:
             return key
+        record, has_record = None, record_path(file).is_file()
         try:
             record = read_export_record(file)
         except RecordError as error:
-            state = State.MISSING if not file.is_file() else State.UNRECORDED
-            if record_path(file).is_file():
-                state = State.ALTERED
-            self.found[key] = ProvenanceNode(key, EXPORT, file.name, state, str(error))
-            return key
-        fault = find_export_fault(file, record)
-        state = State.MISSING if not file.is_file() else State.ALTERED if fault else State.SOUND
-        return self._with_parents(key, EXPORT, file.name, record, state, fault)
+            fault = str(error)
+        else:
+            fault = find_export_fault(file, record)
+        state = State.ALTERED if has_record else State.UNRECORDED
+        if record is not None:
+            state = State.ALTERED if fault else State.SOUND
+        if not file.is_file() and (record is not None or not has_record):
+            state = State.MISSING
+        self._add(ProvenanceNode(key, EXPORT, file.name, state, fault), record)
+        return key
 
     def _others(self, record: ArtifactRecord) -> Iterator[Parent]:
         """Yield what is no artifact: the run, the base model, and prompts."""
         if record.kind in ADAPTERS:
             if self.run is not None and self.run.run_id == record.config.get("run_id", record.name):
-                yield self._of_run(self.run)
+                yield self._of_run("run", self.run)
             name, facts, drift = base_model_facts(self._paths, record, self.run)
-            yield self._add_stated("model", f"model {name}", "base_model", name, facts, drift)
+            yield self._state("model", f"model {name}", "base_model", name, facts, drift)
         if prompt := prompt_facts(self._paths, record):
             name, facts, drift = prompt
-            yield self._add_stated("prompt", f"prompt {name} {facts['digest'][:8]}", "prompt", name, facts, drift)
+            yield self._state("prompt", f"prompt {name} {facts['digest'][:8]}", "prompt", name, facts, drift)
 
-    def _of_run(self, run: TrainingRun) -> Parent:
+    def _of_run(self, as_input: str, run: TrainingRun) -> Parent:
         """Look at a run of training: its files, and the runs whose checkpoints it went on from or learnt from."""
         key = f"run {run.run_id}"
-        if key not in self.found:
-            self.found[key] = ProvenanceNode(key, "run", run.run_id, State.STATED)
+        if key not in self.nodes:
+            node = ProvenanceNode(key, "run", run.run_id, State.STATED, "", run.config_digest, run_facts(run))
+            self._add(node)
             parents = [self._parent(input_) for input_ in files_of_run(self._paths, run.config, run.dataset)]
-            paths_of = {name: run.config.get(name) for name in ("start_from", "teacher_path")}
-            parents += [self._checkpoint(name, path) for name, path in paths_of.items() if path]
+            for name in ("start_from", "teacher_path"):
+                if path := run.config.get(name):
+                    parents.append(self._checkpoint(name, path))
             if teacher := run.config.get("teacher_model"):
                 facts = model_facts(self._paths, teacher)
-                parents.append(self._add_stated("teacher_model", f"model {teacher}", "base_model", teacher, facts))
-            self.found[key] = ProvenanceNode(
-                key, "run", run.run_id, State.STATED, "", run.config_digest, run_facts(run), tuple(parents)
-            )
-        return Parent("run", key)
+                parents.append(self._state("teacher_model", f"model {teacher}", "base_model", teacher, facts))
+            node.parents = tuple(parents)
+        return Parent(as_input, key)
 
     def _checkpoint(self, name: str, path: str) -> Parent:
-        for run in self._runs():
+        for run in self._runs:
             if path in (run.sampler_path, run.export_path, *(checkpoint.path for checkpoint in run.checkpoints)):
-                return Parent(name, self._of_run(run).key)
+                return self._of_run(name, run)
         fault = "is of no run that is recorded here, so what it was trained on is not known; bring its record here"
-        self.found.setdefault(path, ProvenanceNode(path, "checkpoint", path, State.UNRECORDED, fault))
+        self.nodes.setdefault(path, ProvenanceNode(path, "checkpoint", path, State.UNRECORDED, fault))
         return Parent(name, path)
 
-    def _add_stated(
+    def _state(
         self, as_input: str, key: str, kind: str, name: str, facts: Mapping[str, Any], drift: str = ""
     ) -> Parent:
-        self.found.setdefault(
-            key, ProvenanceNode(key, kind, name, State.STATED, "", str(facts.get("digest", "")), facts)
-        )
+        node = ProvenanceNode(key, kind, name, State.STATED, "", str(facts.get("digest", "")), facts)
+        self.nodes.setdefault(key, node)
         return Parent(as_input, key, drift)
-
-    def _run(self) -> TrainingRun | None:
-        run_id = self._adapter.config.get("run_id", self._adapter.name)
-        return next((run for run in self._runs() if run.run_id == run_id), None)
-
-    def _runs(self) -> Iterator[TrainingRun]:
-        for output in (OUTPUT, MEMORY_OUTPUT):
-            yield from Runs(self._paths.root / output).all()
 
 
 def _inspect(folder: Path, kind: str) -> tuple[ArtifactRecord | None, State, str]:
@@ -288,15 +271,12 @@ def _describe_replaced(now: str) -> str:
     return f"was replaced since: what is there now is {now[:12] or 'something else'}"
 
 
-_BROKEN = (State.ALTERED, State.MISSING, State.UNRECORDED)
-
-
 def dot(provenance: Provenance) -> str:
     """Return the graph in the language of Graphviz; what is not as it was is red."""
     lines = ["digraph lineage {", "  rankdir=RL;", '  node [shape=box, fontname="sans-serif", fontsize=10];']
     for number, node in enumerate(provenance.nodes.values()):
-        color = ", color=red" if node.state in _BROKEN else ""
-        lines.append(f'  n{number} [label="{_dot_text(_label(node, chr(10)))}"{color}];')
+        label = _escape(_label(node), {"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+        lines.append(f'  n{number} [label="{label}"{", color=red" if node.is_broken else ""}];')
     for child, parent, drift in _edges(provenance):
         style = ' [color=red, label="replaced"]' if drift else ""
         lines.append(f"  n{child} -> n{parent}{style};")
@@ -307,9 +287,8 @@ def mermaid(provenance: Provenance) -> str:
     """Return the graph in the language of Mermaid; what is not as it was is red."""
     lines = ["flowchart RL"]
     for number, node in enumerate(provenance.nodes.values()):
-        lines.append(
-            f'    n{number}["{_mermaid_text(_label(node, chr(10)))}"]{":::broken" if node.state in _BROKEN else ""}'
-        )
+        label = _escape(_label(node), {"&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "\n": "<br>"})
+        lines.append(f'    n{number}["{label}"]{":::broken" if node.is_broken else ""}')
     for child, parent, drift in _edges(provenance):
         lines.append(f"    n{child} -->{'|replaced|' if drift else ''} n{parent}")
     return "\n".join((*lines, "    classDef broken stroke:red,color:red", ""))
@@ -325,17 +304,11 @@ def _edges(provenance: Provenance) -> Iterator[tuple[int, int, str]]:
         yield from ((numbers[key], number, drift) for number, drift in drifts.items())
 
 
-def _label(node: ProvenanceNode, between: str) -> str:
+def _label(node: ProvenanceNode) -> str:
     rows = node.facts.get("rows")
     counted = f"{rows:,} rows" if isinstance(rows, int) and rows else ""
-    return between.join(part for part in (node.kind, node.name, counted) if part)
+    return "\n".join(part for part in (node.kind, node.name, counted) if part)
 
 
-def _dot_text(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _mermaid_text(text: str) -> str:
-    for plain, written in (("&", "#amp;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", "<br>")):
-        text = text.replace(plain, written)
-    return text
+def _escape(text: str, written: Mapping[str, str]) -> str:
+    return "".join(written.get(character, character) for character in text)

@@ -12,15 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
 from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
 from graftline.evals.metrics import Measure, compare
-from graftline.pipeline.lineage import Lineage, identities
-from graftline.pipeline.settings import stage_code
+from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.stages.model_evaluation import model_evaluation_names, read_attempts
 from graftline.training.recipes.open import load_recipe
 
@@ -87,9 +86,7 @@ def closed_loop_results(lineage: Lineage) -> Built:
         },
         **{f"evaluation.{name}": lineage.read_input(paths.evaluation(name), "evaluation") for name in file.evaluations},
     }
-    request = Request(
-        "closed_loop", "closed_loop", stage_code("closed_loop"), identities(inputs), file.model_dump(mode="json")
-    )
+    request = request_of("closed_loop", "closed_loop", inputs, file.model_dump(mode="json"))
 
     def make(partial: Path) -> Contents:
         lines = [line for name, about in file.evaluations.items() for line in _lines(lineage.paths, file, name, about)]

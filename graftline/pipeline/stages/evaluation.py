@@ -2,7 +2,7 @@
 
 A seed whose reward is not known is never a 0. It is asked for again, alone, when the evaluation is made once more; an
 evaluation of which nothing is known is an error, and what was known before stays. Where the file requires it, doing nothing
-and the reference solution are run as well.
+and the reference solution are run as well. Not here: evaluations of models (`graftline.pipeline.stages.model_evaluation`).
 """
 
 import json
@@ -11,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graftline.core.build import Built, Contents, Request
-from graftline.core.errors import ConfigError, HarborError, RecordError
+from graftline.core.build import Built, Contents
+from graftline.core.errors import ConfigError, HarborError
 from graftline.core.markdown import plain_table
 from graftline.core.paths import Paths
-from graftline.core.record import ArtifactRecord, load_verified
 from graftline.evals.results import EvalResult, EvalStatus, result_of_seeds
 from graftline.harbor.calibration import Calibration
-from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
+from graftline.harbor.deployment_file import Refactoring
 from graftline.harbor.messages import SeedResult
 from graftline.pipeline.evaluation_rollouts import Rollouts, is_known, policy_of
-from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.harbor_deployment import (
     DEPLOYMENT,
@@ -31,14 +30,16 @@ from graftline.pipeline.stages.harbor_deployment import (
     deployment_names,
     read_deployment,
     read_rows,
+    write_json,
     write_rows,
 )
-from graftline.pipeline.stages.model_evaluation import model_evaluation_names
+from graftline.pipeline.stages.model_evaluation import evaluate_models, find_known, model_evaluation_names
 
 if TYPE_CHECKING:
     from graftline.pipeline.solvers import Solvers
 
 RESULTS, SUMMARY, REPORT, CALIBRATION = "results.jsonl", "summary.json", "report.md", "calibration.json"
+_MOST_SEEDS = 20
 
 
 def deployment_evaluation_names(paths: Paths) -> list[str]:
@@ -47,102 +48,87 @@ def deployment_evaluation_names(paths: Paths) -> list[str]:
 
 
 def evaluation_names(paths: Paths) -> list[str]:
-    """Return the names of all evaluations: of deployments, and those in `configs/evaluations`."""
-    deployments, contests = deployment_evaluation_names(paths), model_evaluation_names(paths)
-    if both := sorted({*deployments} & {*contests}):
+    """Return the names of all evaluations: of deployments, and those in `configs/evaluations`; each is a name once."""
+    deployments, models = deployment_evaluation_names(paths), model_evaluation_names(paths)
+    if both := sorted({*deployments} & {*models}):
         raise ConfigError(
             f"evaluation {both[0]!r}: is in configs/harbor and in configs/evaluations; rename one of the two files"
         )
-    return [*deployments, *contests]
+    return [*deployments, *models]
 
 
 def evaluation(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Built:
     """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
-    if name in model_evaluation_names(lineage.paths):
-        from graftline.pipeline.stages.model_evaluation import contest
-
-        return contest(lineage, name, shared)
-    file, settings = _load_settings(lineage.paths, name)
+    paths = lineage.paths
+    if name in model_evaluation_names(paths):
+        return evaluate_models(lineage, name, shared)
+    file = deployment_file(paths, name)
+    settings = file.evaluation
+    if settings is None:
+        names = ", ".join(deployment_evaluation_names(paths)) or "none"
+        raise ConfigError(f"configs/harbor/{name}.yaml: asks for no `evaluation`; those that do: {names}")
+    deployments, instances = paths.harbor("deployments", name), paths.harbor("instances", name)
     record, place = read_deployment(lineage, name)
-    batch = lineage.read_input(lineage.paths.harbor("instances", name), "instance_batch")
+    batch = lineage.read_input(instances, "instance_batch")
     inputs = {
-        "harbor_deployment": lineage.read_part(lineage.paths.harbor("deployments", name), record, DEPLOYMENT, TASKS),
-        "instance_batch": lineage.read_part(lineage.paths.harbor("instances", name), batch, SEEDS),
+        "harbor_deployment": lineage.read_part(deployments, record, DEPLOYMENT, TASKS),
+        "instance_batch": lineage.read_part(instances, batch, SEEDS),
     }
+    policy = policy_of(file)
     config = {
-        "policy": policy_of(file),
+        "policy": policy,
         "budget": settings.budget.model_dump(mode="json"),
         "service": place["service"],
         "is_calibrated": file.calibration.is_required,
     }
     is_ours = isinstance(file.environment, Refactoring)
     code = stage_code("evaluation of our tasks" if is_ours else "evaluation")
-    folder = lineage.paths.harbor("evaluations", name)
-    lineage.pull(folder)
-    known_results, after = _read_known(folder, Request("evaluation", name, code, inputs, config))
-    request = Request("evaluation", name, code, inputs, {**config, "after": after})
+    folder = paths.harbor("evaluations", name)
+    request = request_of("evaluation", name, inputs, config, code)
+    request, known_results = find_known(
+        lineage, folder, request, _read_valid, lambda: (stored := read_calibration(folder)) is None or is_known(stored)
+    )
 
     def make(partial: Path) -> Contents:
-        tasks = {row["seed"]: row["task_id"] for row in read_rows(lineage.paths.harbor("instances", name) / SEEDS)}
-        decided = json.loads((lineage.paths.harbor("deployments", name) / DEPLOYMENT).read_text("utf-8"))
-        timeout_s = float(decided["limits"]["timeout_s"])
+        tasks = {row["seed"]: row["task_id"] for row in read_rows(instances / SEEDS)}
+        timeout_s = float(json.loads((deployments / DEPLOYMENT).read_text("utf-8"))["limits"]["timeout_s"])
         rollouts = Rollouts(lineage, name, file, settings, place["deployment"], timeout_s, partial)
         calibration = None
         if file.calibration.is_required:
-            calibration = rollouts.calibration(tasks, _calibration(folder) if known_results else None)
-        missing = [seed for seed in tasks if seed not in known_results]
+            calibration = rollouts.calibration(tasks, read_calibration(folder) if known_results else None)
+        known_seeds = {seed_result.seed for seed_result in known_results}
+        missing = [seed for seed in tasks if seed not in known_seeds]
         result = rollouts.rewards(missing) if missing else None
-        merged = _merge(result, known_results, len(tasks), settings.min_coverage)
-        _check_known(merged)
+        if result is None or known_results:
+            result = _merge(result, known_results, len(tasks), settings.min_coverage)
+        _check_known(result)
         if calibration is not None:
             calibration.write(partial / CALIBRATION)
-        return _write(partial, name, merged, config["policy"], tasks, calibration)
+        return _write(partial, name, result, policy, tasks, calibration)
 
     return lineage.build(folder, request, make)
 
 
-def _load_settings(paths: Paths, name: str) -> tuple[DeploymentFile, EvaluationSettings]:
-    file = deployment_file(paths, name)
-    if file.evaluation is None:
-        names = ", ".join(deployment_evaluation_names(paths)) or "none"
-        raise ConfigError(f"configs/harbor/{name}.yaml: asks for no `evaluation`; those that do: {names}")
-    return file, file.evaluation
+def read_calibration(folder: Path) -> Calibration | None:
+    """Return the floor and ceiling that were measured for an evaluation; None where none were."""
+    return Calibration.read(folder / CALIBRATION) if (folder / CALIBRATION).exists() else None
 
 
-def _read_known(folder: Path, request: Request) -> tuple[dict[int, SeedResult], str]:
-    """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
-    try:
-        record = load_verified(folder, "evaluation")
-    except RecordError:
-        return {}, ""
-    without = record.model_copy(update={"config": {key: v for key, v in record.config.items() if key != "after"}})
-    if request.difference(without):
-        return {}, ""
-    results = [SeedResult.model_validate(row) for row in read_rows(folder / RESULTS)]
-    valid = {result.seed: result for result in results if result.reward_valid}
-    calibration = _calibration(folder)
-    is_whole = len(valid) == record.counts["rows"] and (calibration is None or is_known(calibration))
-    return valid, str(record.config["after"] if is_whole else record.identity)
+def _read_valid(folder: Path) -> list[SeedResult]:
+    results = map(SeedResult.model_validate, read_rows(folder / RESULTS))
+    return [seed_result for seed_result in results if seed_result.reward_valid]
 
 
-def _calibration(folder: Path) -> Calibration | None:
-    path = folder / CALIBRATION
-    return Calibration.read(path) if path.exists() else None
-
-
-def _merge(result: EvalResult | None, earlier: Mapping[int, SeedResult], total: int, min_coverage: float) -> EvalResult:
+def _merge(result: EvalResult | None, earlier: Sequence[SeedResult], total: int, min_coverage: float) -> EvalResult:
     """Return what a job came to, if one was needed, with what was known before it."""
-    if result is not None and not earlier:
-        return result
-    ended = [*earlier.values(), *(result.seed_results if result else ())]
-    counting = sum(seed_result.reward_valid for seed_result in ended)
-    status = EvalStatus.COMPLETED if counting >= min_coverage * total else EvalStatus.COMPLETED_WITH_ERRORS
+    ended = [*earlier, *(result.seed_results if result else ())]
+    n_valid = sum(seed_result.reward_valid for seed_result in ended)
+    status = EvalStatus.COMPLETED if n_valid >= min_coverage * total else EvalStatus.COMPLETED_WITH_ERRORS
     job_id, error = (result.job_id, result.error) if result else ("", None)
     return result_of_seeds(job_id, status, ended, total, error)
 
 
 def _check_known(result: EvalResult) -> None:
-    """See to it that an evaluation says something."""
     if not result.n_valid:
         first = next((seed_result.error for seed_result in result.seed_results if seed_result.error), None)
         raise HarborError(
@@ -163,9 +149,7 @@ def _write(
         {**seed_result.model_dump(mode="json"), "task_id": tasks[seed_result.seed]}
         for seed_result in result.seed_results
     ]
-    rewards = {
-        tasks[seed_result.seed]: seed_result.reward for seed_result in result.seed_results if seed_result.reward_valid
-    }
+    rewards = {row["task_id"]: row["reward"] for row in rows if row["reward_valid"]}
     summary = {
         "job_id": result.job_id,
         "status": result.status,
@@ -184,44 +168,24 @@ def _write(
         "mean_normalised": calibration.mean_normalised(rewards) if calibration else None,
     }
     write_rows(partial / RESULTS, rows)
-    (partial / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+    write_json(partial / SUMMARY, summary, sort_keys=False)
     (partial / REPORT).write_text(evaluation_page(name, summary, rows), "utf-8")
-    return Contents({"rows": result.num_total, "valid": result.n_valid, "infra": result.n_infra, **_causes(result)})
-
-
-def _causes(result: EvalResult) -> dict[str, int]:
-    causes = [f"cause.{seed_result.failure_cause}" for seed_result in result.seed_results if seed_result.failure_cause]
-    return {cause: causes.count(cause) for cause in sorted(set(causes))}
+    counts = Counter(f"cause.{row['failure_cause']}" for row in rows if row["failure_cause"])
+    totals = {"rows": result.num_total, "valid": result.n_valid, "infra": result.n_infra}
+    return Contents({**totals, **dict(sorted(counts.items()))})
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """Return what a stored evaluation comes to."""
+    """Return what a stored evaluation comes to, of a deployment or of models."""
     summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
     return summary
 
 
-def find_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
-    """Return an evaluation that is stored, whole and as it was written; None where there is none."""
-    folder = lineage.paths.harbor("evaluations", name)
-    lineage.pull(folder)
-    return (lineage.read_input(folder, "evaluation"), folder) if folder.exists() else None
-
-
-_MOST_SEEDS = 20
-
-
 def evaluation_page(name: str, summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the page as Markdown."""
-    parts = [
-        f"# Evaluation of {name}\n",
-        f"By the policy `{json.dumps(summary['policy'], sort_keys=True)}`.\n",
-        figures(summary),
-        "## Causes\n",
-        causes(rows),
-        "## The lowest rewards\n",
-        lowest(rows),
-    ]
-    return "\n".join(parts)
+    policy = json.dumps(summary["policy"], sort_keys=True)
+    parts = [f"# Evaluation of {name}\n", f"By the policy `{policy}`.\n", figures(summary)]
+    return "\n".join([*parts, "## Causes\n", causes(rows), "## The lowest rewards\n", lowest(rows)])
 
 
 def figures(summary: Mapping[str, Any]) -> str:
@@ -244,12 +208,14 @@ def figures(summary: Mapping[str, Any]) -> str:
 
 def causes(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return why rollouts ended otherwise than they should, and how many of those have a reward that counts."""
-    ended = Counter(map(_ending, rows))
-    counting = Counter(_ending(row) for row in rows if row["reward_valid"])
+    counts: dict[tuple[str, str], Counter[bool]] = {}
+    for row in rows:
+        ending = row["failure_cause"] or "none", row["success_status"] or "not known"
+        counts.setdefault(ending, Counter())[row["reward_valid"]] += 1
     return plain_table(
         [
-            {"cause": cause, "ended as": status, "seeds": number, "with a reward that counts": counting[cause, status]}
-            for (cause, status), number in sorted(ended.items())
+            {"cause": cause, "ended as": status, "seeds": seeds.total(), "with a reward that counts": seeds[True]}
+            for (cause, status), seeds in sorted(counts.items())
         ]
     )
 
@@ -270,10 +236,6 @@ def lowest(rows: Sequence[Mapping[str, Any]]) -> str:
             for row in (*unknown, *valid)[:_MOST_SEEDS]
         ]
     )
-
-
-def _ending(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["failure_cause"] or "none", row["success_status"] or "not known"
 
 
 def number(value: float | None) -> str:

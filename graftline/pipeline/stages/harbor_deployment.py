@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
@@ -20,8 +20,8 @@ from graftline.harbor.address import deployment_path
 from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
 from graftline.harbor.messages import Deployment, read
 from graftline.pipeline.harbor_port import place_of
-from graftline.pipeline.lineage import Lineage
-from graftline.pipeline.settings import stage_code
+from graftline.pipeline.lineage import Lineage, request_of
+from graftline.pipeline.settings import config_names, find_config
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
@@ -48,38 +48,33 @@ class Version(Deployment):
 
 def deployment_names(paths: Paths) -> list[str]:
     """Return the names of the files in `configs/harbor`, without their ending."""
-    return sorted(path.stem for path in (paths.configs / "harbor").glob("*.yaml"))
+    return config_names(paths, "harbor")
 
 
 def deployment_file(paths: Paths, name: str) -> DeploymentFile:
     """Return what one file of `configs/harbor` holds."""
-    names = deployment_names(paths)
-    if name not in names:
-        raise ConfigError(f"deployment {name!r} is unknown; known in configs/harbor: {', '.join(names) or 'none'}")
-    return load_deployment(paths.configs / "harbor" / f"{name}.yaml")
+    return load_deployment(find_config(paths, "harbor", name, "deployment"))
 
 
 def harbor_deployment(lineage: Lineage, name: str) -> Built:
     """Upload the deployment of one file of configs/harbor, and have it built; what is there already is used."""
     file = deployment_file(lineage.paths, name)
-    tasks = _tasks_record(lineage, file)
+    environment = file.environment
+    inputs = find_tasks(lineage, environment.tasks) if isinstance(environment, Refactoring) else {}
     with TemporaryDirectory(prefix="graftline-") as staging:
         with report_in_file(name):
             spec = deployment_spec(file, lineage.paths.root, Path(staging))
         version = upload(lineage.ports.harbor.uploader(), spec)
     place = {"service": place_of(lineage.manifest.harbor), "deployment": version.id}
-    inputs = {} if tasks is None else {"tasks": tasks.identity}
-    request = Request(
-        "harbor_deployment", name, stage_code("harbor_deployment"), inputs, {"digest": version.digest, **place}
-    )
+    request = request_of("harbor_deployment", name, inputs, {"digest": version.digest, **place})
     seeds = [{"seed": task.seed, "task_id": task.task_id} for task in spec.tasks]
 
     def make(partial: Path) -> Contents:
         build = version.latest_build
         built = {**place, "version": version.version, "snapshot_id": version.snapshot_id, "build_id": version.build_id}
-        _write_json(partial / DEPLOYMENT, version.deciding)
+        write_json(partial / DEPLOYMENT, version.deciding)
         write_rows(partial / TASKS, seeds)
-        _write_json(partial / BUILD, built)
+        write_json(partial / BUILD, built)
         (partial / BUILD_LOG).write_text(build.log_tail if build else "", "utf-8")
         return Contents({"rows": len(seeds), "version": version.version})
 
@@ -102,13 +97,8 @@ def upload(uploader: "HarborDeploymentUploader", spec: "HarborBuildSpec") -> Ver
         uploader.trigger_build(deployment.id)
     if deployment.status != "ready":
         uploader.wait_for_build(deployment.id, BUILT_WITHIN_S, _POLL_S)
-    return version_of(uploader, deployment.id)
-
-
-def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version:
-    """Return a version by its id, or the newest one of a name."""
-    content = uploader.client.request("GET", deployment_path(deployment))
-    return read(Version, content, f"deployment {deployment!r}")
+    content = uploader.client.request("GET", deployment_path(deployment.id))
+    return read(Version, content, f"deployment {deployment.id!r}")
 
 
 def read_deployment(lineage: Lineage, name: str) -> tuple[ArtifactRecord, dict[str, Any]]:
@@ -135,17 +125,15 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def _tasks_record(lineage: Lineage, file: DeploymentFile) -> ArtifactRecord | None:
-    """Return the record of the tasks that a deployment is made of; None where they are no artifact of the lineage."""
-    environment = file.environment
-    if not isinstance(environment, Refactoring):
-        return None
-    path, tasks = lineage.paths.root / environment.tasks, lineage.paths.data / "tasks"
-    return lineage.read_input(path.parent, "tasks") if path.is_relative_to(tasks) else None
+def find_tasks(lineage: Lineage, file: str) -> dict[str, ArtifactRecord]:
+    """Return the artifact that a file of tasks is of, as an input; nothing where it is none of the lineage."""
+    path, tasks = lineage.paths.root / file, lineage.paths.data / "tasks"
+    return {"tasks": lineage.read_input(path.parent, "tasks")} if path.is_relative_to(tasks) else {}
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", "utf-8")
+def write_json(path: Path, value: Mapping[str, Any], sort_keys: bool = True) -> None:
+    """Write one object of JSON."""
+    path.write_text(json.dumps(value, indent=2, sort_keys=sort_keys) + "\n", "utf-8")
 
 
 def instance_batch(lineage: Lineage, name: str) -> Built:
@@ -158,24 +146,18 @@ def instance_batch(lineage: Lineage, name: str) -> Built:
     seeds = _choose_seeds(deployment_file(lineage.paths, name), name, [*tasks])
     inputs = {"harbor_deployment": lineage.read_part(folder, record, DEPLOYMENT, TASKS)}
     place = {"service": deployment["service"], "deployment": deployment["deployment"]}
-    request = Request("instance_batch", name, stage_code("instance_batch"), inputs, {"seeds": seeds, **place})
+    request = request_of("instance_batch", name, inputs, {"seeds": seeds, **place})
 
     def make(partial: Path) -> Contents:
         service = lineage.ports.harbor
         instances = create_harbor_instances(
-            deployment["deployment"],
-            backend_url=service.url,
-            api_key=service.plain_key,
-            seeds=seeds,
-            wait_for_ready=True,
-            timeout_s=BUILT_WITHIN_S,
-        )
+            deployment["deployment"], backend_url=service.url, api_key=service.plain_key, seeds=seeds,
+            wait_for_ready=True, timeout_s=BUILT_WITHIN_S,
+        )  # fmt: skip
         ready = [instance for instance in instances if instance.status == "ready"]
         write_rows(partial / SEEDS, [{"seed": instance.seed, "task_id": instance.task_id} for instance in ready])
-        write_rows(
-            partial / INSTANCES,
-            [{"seed": instance.seed, "id": instance.id, "status": instance.status} for instance in ready],
-        )
+        states = [{"seed": instance.seed, "id": instance.id, "status": instance.status} for instance in ready]
+        write_rows(partial / INSTANCES, states)
         return Contents({"rows": len(ready)})
 
     return lineage.build(lineage.paths.harbor("instances", name), request, make)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_file
 from graftline.core.processes import default_workers
@@ -16,7 +16,7 @@ from graftline.datasets.catalog import Dataset
 from graftline.datasets.decontaminate import Evaluations, evaluation_files, evaluations, texts_in
 from graftline.datasets.normalize import Plan, normalize
 from graftline.datasets.readers import source_of
-from graftline.pipeline.lineage import Lineage, identities
+from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import stage_code
 
 logger = logging.getLogger(__name__)
@@ -44,9 +44,8 @@ def normalized(lineage: Lineage, name: str) -> Built:
     records = _evaluation_records(lineage)
     if not records and not config["evaluation_files"]:
         lineage.once("no_evaluation", lambda: _warn_of_no_evaluation(lineage))
-    inputs = {"raw": raw, **records}
     code = stage_code("normalized", dataset.reader)
-    request = Request("normalized", name, code, identities(inputs), config)
+    request = request_of("normalized", name, {"raw": raw, **records}, config, code)
     make = partial(_normalize, lineage, name, dataset, raw)
     return lineage.build(lineage.paths.normalized(name), request, make)
 

@@ -8,27 +8,24 @@ with what it has paid for.
 import json
 import re
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from graftline.core.build import Built, Contents, Request
-from graftline.core.clock import Clock, utc_now
+from graftline.core.build import Built, Contents
 from graftline.core.config import Config, load_yaml, to_yaml
 from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.core.hashing import digest, sha256_text
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
-from graftline.core.progress import Progress
 from graftline.core.record import ArtifactRecord, load_verified
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.policy import Part, ServedModel
-from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.settings import rewriter, stage_code
+from graftline.pipeline.lineage import Lineage, request_of
+from graftline.pipeline.settings import config_names, find_config, rewriter
+from graftline.pipeline.stages.harbor_deployment import find_tasks
 from graftline.prompts.candidates import mean
 from graftline.prompts.journal import FileJournal, request_stop, watch_stop_file
 from graftline.prompts.outcome import Outcome
@@ -97,7 +94,7 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     """Make the prompt of one file of configs/prompts better, by reflection on what its answers were worth."""
     file = prompt_file(lineage.paths, name)
     prompt = load_prompt(lineage.paths.configs, file.prompt)
-    tasks, record = _tasks(lineage, file)
+    tasks, inputs = load_tasks(lineage.paths.root / file.tasks), find_tasks(lineage, file.tasks)
     train, validation = split_tasks(tasks, file.train, file.validation)
     manifest = SeedManifest.of([*train, *validation])
     config = {
@@ -107,8 +104,7 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
         "tasks": digest([task.digest for task in (*train, *validation)]),
         **rewriter(lineage.manifest),
     }
-    inputs = {} if record is None else {"tasks": record.identity}
-    request = Request("optimized_prompt", name, stage_code("optimized_prompt"), inputs, config)
+    request = request_of("optimized_prompt", name, inputs, config)
 
     def make(partial: Path) -> Contents:
         outcome = _optimize(lineage, name, file, prompt, manifest, train, validation, partial)
@@ -247,12 +243,6 @@ def _optimize(
         return optimize(learning, create_task_app_client(app), proposer, journal, run_id, stop, tell)
 
 
-def _tasks(lineage: Lineage, file: PromptFile) -> tuple[list[Task], ArtifactRecord | None]:
-    path, artifacts = lineage.paths.root / file.tasks, lineage.paths.data / "tasks"
-    record = lineage.read_input(path.parent, "tasks") if path.is_relative_to(artifacts) else None
-    return load_tasks(path), record
-
-
 def _texts(texts: Mapping[str, str]) -> list[str]:
     lines = []
     for part, text in texts.items():
@@ -269,31 +259,14 @@ def load_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
     return load_verified(folder, "optimized_prompt"), read_outcome(folder)
 
 
-def make_optimized_prompt(
-    paths: Paths, manifest: str, overrides: Mapping[str, Any], name: str, progress: Progress, clock: Clock = utc_now
-) -> tuple[Built, Outcome]:
-    """Bring the artifact of one file up to date with the ports of a manifest, without Dagster, and return it."""
-    prompt_file(paths, name)
-    run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
-    with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
-        lineage.advance = progress.advance
-        progress.start("optimized_prompt", name)
-        built = optimized_prompt(lineage, name)
-        progress.finish(built.reason)
-        return built, read_outcome(built.folder)
-
-
 def prompt_names(paths: Paths) -> list[str]:
     """Return the names of the files in `configs/prompts`, without their ending."""
-    return sorted(path.stem for path in (paths.configs / "prompts").glob("*.yaml"))
+    return config_names(paths, "prompts")
 
 
 def prompt_file(paths: Paths, name: str) -> PromptFile:
     """Return what one file of `configs/prompts` holds."""
-    names = prompt_names(paths)
-    if name not in names:
-        raise ConfigError(f"prompt {name!r} is unknown; known in configs/prompts: {', '.join(names) or 'none'}")
-    return load_yaml(paths.configs / "prompts" / f"{name}.yaml", PromptFile)
+    return load_yaml(find_config(paths, "prompts", name, "prompt"), PromptFile)
 
 
 def split_tasks(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple[list[Task], list[Task]]:

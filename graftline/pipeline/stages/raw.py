@@ -5,14 +5,14 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.download import Download
 from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
 from graftline.core.record import ArtifactRecord, DatasetRecord
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.raw_rows import fetch_usable_rows, number_of_rows
-from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import stage_code
 
 
@@ -23,7 +23,7 @@ def raw(lineage: Lineage, name: str) -> Built:
     config = dataset.model_dump(
         mode="json", include={"home", "version", "license", "files", "follow", "keep", "packages"}
     )
-    request = Request("raw", name, stage_code("raw", dataset.reader), {"home": revision}, config)
+    request = request_of("raw", name, {"home": revision}, config, stage_code("raw", dataset.reader))
     folder = lineage.paths.raw(name)
     # what reads the files fetches them; to say that they are unchanged takes their record alone
     return lineage.build(folder, request, lambda partial: _fetch(lineage, name, dataset, revision, partial), False)

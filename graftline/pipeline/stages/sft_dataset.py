@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from graftline.astgrep.binding import Language
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.datasets.edit import Edit
 from graftline.datasets.splits import Split
-from graftline.pipeline.lineage import Lineage, identities
-from graftline.pipeline.settings import rewriter, stage_code
+from graftline.pipeline.lineage import Lineage, request_of
+from graftline.pipeline.settings import rewriter
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
@@ -54,9 +54,7 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
     source, prompt = source_of(lineage, config, name)
     inputs = _inputs(lineage, source)
     settings = {"data": source.model_dump(mode="json"), "recipe": config.recipe, "prompt": prompt.digest()}
-    request = Request(
-        "sft_dataset", name, stage_code("sft_dataset"), identities(inputs), {**settings, **rewriter(lineage.manifest)}
-    )
+    request = request_of("sft_dataset", name, inputs, {**settings, **rewriter(lineage.manifest)})
 
     def make(folder: Path) -> Contents:
         train: list[Row] = []

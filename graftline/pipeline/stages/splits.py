@@ -1,11 +1,12 @@
-"""The stage `splits`: the edits of one language and split."""
+"""The stages `division`, over all edits, and `splits`: the edits of one language and split."""
+
+from pathlib import Path
 
 from graftline.astgrep.binding import Language
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.errors import RecordError
 from graftline.datasets.splits import Split, write_assignments, write_split
-from graftline.pipeline.lineage import Lineage, identities
-from graftline.pipeline.settings import stage_code
+from graftline.pipeline.lineage import Lineage, request_of
 
 
 def splits(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -15,19 +16,19 @@ def splits(lineage: Lineage, language: Language, split: Split) -> Built:
     inputs = {"division": lineage.read_part(folder, division, f"{language}.parquet")}
     folders = {name: lineage.paths.normalized(name) for name in lineage.catalog.sources}
     records = {name: lineage.read_input(normalized, "normalized") for name, normalized in folders.items()}
-    if division.inputs != identities(records):
+    if division.inputs != {name: record.identity for name, record in records.items()}:
         # its rows are those of the normalized files in their order, and would be taken for those of others
         raise RecordError(f"{folder}: was made from other normalized edits; materialize its asset again")
     for name, record in records.items():
         if names := [file for file in record.files if file.startswith(f"{language}-")]:
             inputs[f"normalized/{name}"] = lineage.read_part(folders[name], record, *sorted(names))
     config = {"tokenizer": lineage.catalog.cleaning.tokenizer}
-    request = Request("splits", f"{language}/{split}", stage_code("splits"), inputs, config)
-    return lineage.build(
-        lineage.paths.partition("processed", language, split),
-        request,
-        lambda partial: Contents(write_split(folder, folders, language, split, partial)),
-    )
+    request = request_of("splits", f"{language}/{split}", inputs, config)
+
+    def make(partial: Path) -> Contents:
+        return Contents(write_split(folder, folders, language, split, partial))
+
+    return lineage.build(lineage.paths.partition("processed", language, split), request, make)
 
 
 def division(lineage: Lineage) -> Built:
@@ -40,12 +41,10 @@ def division(lineage: Lineage) -> Built:
         "languages": list(lineage.catalog.languages),
         "precedence": list(inputs),
     }
-    request = Request("division", "all", stage_code("division"), identities(inputs), config)
+    request = request_of("division", "all", inputs, config)
     folders = {name: lineage.paths.normalized(name) for name in inputs}
-    return lineage.build(
-        lineage.paths.division,
-        request,
-        lambda folder: Contents(
-            write_assignments(folders, lineage.catalog.languages, lineage.catalog.splitting, folder)
-        ),
-    )
+
+    def make(folder: Path) -> Contents:
+        return Contents(write_assignments(folders, lineage.catalog.languages, lineage.catalog.splitting, folder))
+
+    return lineage.build(lineage.paths.division, request, make)

@@ -4,13 +4,13 @@ from collections import Counter
 from pathlib import Path
 
 from graftline.astgrep.binding import LANGUAGES, Language
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.pipeline.settings import rewriter, stage_code
+from graftline.pipeline.settings import rewriter
 from graftline.rollouts.task import OpenTask, open_task_of, validate_tasks
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
@@ -42,7 +42,7 @@ def label_tasks(lineage: Lineage) -> Built:
         if "labels.jsonl" in record.files:
             inputs[f"normalized/{name}"] = lineage.read_part(folder, record, "labels.jsonl")
     config = {"languages": list(lineage.catalog.languages), "precedence": list(inputs)}
-    request = Request("label_tasks", "all", stage_code("label_tasks"), inputs, config)
+    request = request_of("label_tasks", "all", inputs, config)
 
     def make(target: Path) -> Contents:
         tasks: dict[str, OpenTask] = {}

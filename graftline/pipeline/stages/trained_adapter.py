@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graftline.core.build import Built, Contents, Request
+from graftline.core.build import Built, Contents
 from graftline.core.jsonl import read_lines
 from graftline.core.markdown import plain_table
 from graftline.core.record import RECORD_NAME, ArtifactRecord
-from graftline.pipeline.lineage import Lineage, identities
+from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.recipe_models import (
     fetch_served_weights,
@@ -27,7 +27,6 @@ from graftline.pipeline.recipe_models import (
     resolve_checkpoints,
     store_of,
 )
-from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import source_of, write_rows
 from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
@@ -68,7 +67,7 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         "prompt": prompt.digest(),
         "run_id": run_id_of(config, lineage.paths.root),
     }
-    request = Request("trained_adapter", name, stage_code("trained_adapter"), identities(inputs), settings)
+    request = request_of("trained_adapter", name, inputs, settings)
 
     def make(partial: Path) -> Contents:
         tasks = list(read_lines(folder / TASKS, Task))

@@ -23,7 +23,15 @@ from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.solvers import Solvers
 from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
-from graftline.pipeline.stages.model_evaluation import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
+from graftline.pipeline.stages.model_evaluation import (
+    ATTEMPTS,
+    BROWSER,
+    CASES,
+    REPORT,
+    SUMMARY,
+    evaluate_models,
+    read_attempts,
+)
 from graftline.training.memory import MemoryTrainingService
 from tests.eval_cases import RIGHT, UNREADABLE, attempt, case
 from tests.harbor_lineage import write_deployment, write_tasks
@@ -84,11 +92,11 @@ def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
 def test_an_evaluation_is_made_once_until_something_changes(root: Path) -> None:
     write(root, TEACHERS)
     with opened(root) as lineage:
-        first, again = contest(lineage, "mine"), contest(lineage, "mine")
+        first, again = evaluate_models(lineage, "mine"), evaluate_models(lineage, "mine")
         (root / "data" / "pairs.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", "utf-8")
-        other_tasks = contest(lineage, "mine")
+        other_tasks = evaluate_models(lineage, "mine")
         write(root, {"one": {"kind": "teacher", "most_steps": 2}})
-        other_contestant = contest(lineage, "mine")
+        other_contestant = evaluate_models(lineage, "mine")
 
     assert [one.reason for one in (first, again)] == ["not there yet", ""]
     assert other_tasks.reason == "input pairs.data/pairs.jsonl changed"
@@ -111,11 +119,11 @@ def test_what_was_not_known_is_asked_again_and_the_rest_is_not(root: Path, monke
 
     monkeypatch.setattr("graftline.evals.solvers.ChatSolver.replies", replies)
     with opened(root, RIGHT) as lineage:
-        first = contest(lineage, "mine")
+        first = evaluate_models(lineage, "mine")
         assert sorted(asked) == ["p0", "p1", "p1", "p2", "p3"]
         asked.clear()
         broken.clear()
-        second, third = contest(lineage, "mine"), contest(lineage, "mine")
+        second, third = evaluate_models(lineage, "mine"), evaluate_models(lineage, "mine")
 
     assert (first.record.counts["infra"], second.record.counts["infra"], third.reason) == (1, 0, "")
     assert asked == ["p1"]
@@ -131,7 +139,7 @@ def test_where_nobody_answers_nothing_is_stored(root: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("graftline.evals.solvers.ChatSolver.replies", replies)
     with opened(root, RIGHT) as lineage, pytest.raises(BoundaryError, match="nobody is there"):
-        contest(lineage, "mine")
+        evaluate_models(lineage, "mine")
     assert not (Paths(root).evaluation("mine") / ATTEMPTS).exists()
 
 
@@ -139,10 +147,10 @@ def test_the_bare_model_of_a_recipe_is_asked_and_the_adapter_of_a_service_that_e
     write_bare_recipe(root)
     write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}})
     with opened(root) as lineage:
-        built = contest(lineage, "mine")
+        built = evaluate_models(lineage, "mine")
         write(root, {"run": {"kind": "trained", "recipe": "tiny", "run": "tiny-1"}})
         with pytest.raises(ConfigError, match="'memory' end with the process that trained them"):
-            contest(lineage, "mine")
+            evaluate_models(lineage, "mine")
 
     assert built.record.counts["valid"] == 4
 
@@ -159,7 +167,7 @@ def test_what_is_too_long_is_no_reward_for_a_trained_model_as_for_a_served_one(r
     (root / "data" / "pairs.jsonl").write_text(f"{json.dumps(long)}\n{json.dumps(PAIRS[1])}\n", "utf-8")
     write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}, **SERVED})
     with opened(root, UNREADABLE) as lineage:
-        attempts = read_attempts(contest(lineage, "mine").folder)
+        attempts = read_attempts(evaluate_models(lineage, "mine").folder)
 
     found = {(one.contestant, one.cause, one.reward, one.is_infra) for one in attempts if one.cause == "too_long"}
     assert found == {("base", "too_long", 0.0, False), ("model", "too_long", 0.0, False)}
@@ -172,17 +180,17 @@ def test_what_a_service_computes_with_is_a_fact_of_the_record_and_not_of_its_ide
     write_bare_recipe(root)
     write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}})
     with opened(root) as lineage:
-        before = contest(lineage, "mine")
+        before = evaluate_models(lineage, "mine")
     shutil.rmtree(before.folder)
     told = {"precision": "bfloat16", "device": "cpu"}
     monkeypatch.setattr(MemoryTrainingService, "computed_with", lambda self: told)
     with opened(root) as lineage:
-        after = contest(lineage, "mine")
+        after = evaluate_models(lineage, "mine")
 
     assert before.record.facts == {"base.precision": "float32", "base.device": "cpu"}
     assert after.record.facts == {"base.precision": "bfloat16", "base.device": "cpu"}
     with opened(root) as lineage:
-        assert contest(lineage, "mine").reason == ""
+        assert evaluate_models(lineage, "mine").reason == ""
 
 
 @pytest.mark.parametrize(
@@ -202,7 +210,7 @@ def test_what_a_service_computes_with_is_a_fact_of_the_record_and_not_of_its_ide
 def test_a_file_that_cannot_be_meant_is_one_clear_error(root: Path, changes: dict[str, Any], reason: str) -> None:
     write(root, **changes)
     with opened(root, RIGHT) as lineage, pytest.raises(ConfigError, match=reason):
-        contest(lineage, "mine")
+        evaluate_models(lineage, "mine")
 
 
 def test_evaluations_of_both_kinds_have_names_of_their_own(root: Path) -> None:
@@ -304,7 +312,7 @@ def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp
     ports = {"artifacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
     request = Request("trained_adapter", "old", "1", {}, {"run_id": "sl-1"})
     with open_lineage(Paths(root), load_manifest(Paths(root), "test", ports), "one") as lineage:
-        contest(lineage, "mine")
+        evaluate_models(lineage, "mine")
         lineage.build(Paths(root).adapter("old"), request, lambda folder: Contents({}))
         recorded = deploy(lineage, "old")
     with open_lineage(Paths(other), load_manifest(Paths(other), "test", ports), "other") as lineage:

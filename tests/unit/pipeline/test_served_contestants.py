@@ -21,7 +21,7 @@ from graftline.llm.servers.supervisor import read_state, state_path
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.solvers import Solvers
-from graftline.pipeline.stages.model_evaluation import contest, read_attempts
+from graftline.pipeline.stages.model_evaluation import evaluate_models, read_attempts
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from tests.kept_fleet import free_port
@@ -71,9 +71,9 @@ def test_evaluations_that_share_it_ask_one_server_which_stops_after_the_last(fle
         lineage = opened(fleet_root, stack)
         entrants = Solvers(lineage, stack.enter_context(ExitStack()))
 
-        first = contest(lineage, "first", entrants)
+        first = evaluate_models(lineage, "first", entrants)
         process = server(paths)
-        second = contest(lineage, "second", entrants)
+        second = evaluate_models(lineage, "second", entrants)
 
         assert process is not None
         assert server(paths) == process
@@ -90,11 +90,11 @@ def test_servers_start_anew_for_an_adapter_that_they_do_not_have(fleet_root: Pat
     with ExitStack() as stack:
         lineage = opened(fleet_root, stack)
         entrants = Solvers(lineage, stack.enter_context(ExitStack()))
-        bare = contest(lineage, "first", entrants)
+        bare = evaluate_models(lineage, "first", entrants)
         before = server(paths)
         configure(fleet_root, adapters=["data/style"])
 
-        adapted = contest(lineage, "second", entrants)
+        adapted = evaluate_models(lineage, "second", entrants)
 
         assert server(paths) not in (None, before)
     assert server(paths) is None
@@ -114,7 +114,7 @@ def test_models_of_this_machine_are_asked_one_after_the_other(root: Path) -> Non
     write(root, {"first": {**bare, "recipe": "one"}, "second": {**bare, "recipe": "two"}})
     chosen = {"training_client": {"kind": "local", "folder": "model", "threads": 1}}
     with open_lineage(Paths(root), load_manifest(Paths(root), "test", chosen), "a-run") as lineage:
-        built = contest(lineage, "mine")
+        built = evaluate_models(lineage, "mine")
 
     assert (built.record.counts["rows"], built.record.counts["infra"]) == (8, 0)
     assert {one.contestant for one in read_attempts(built.folder)} == {"first", "second"}
@@ -122,7 +122,7 @@ def test_models_of_this_machine_are_asked_one_after_the_other(root: Path) -> Non
 
 def test_an_evaluation_on_its_own_leaves_no_server(fleet_root: Path) -> None:
     with ExitStack() as stack:
-        built = contest(opened(fleet_root, stack), "first")
+        built = evaluate_models(opened(fleet_root, stack), "first")
 
         assert built.record.counts["infra"] == 0
         assert server(Paths(fleet_root)) is None
