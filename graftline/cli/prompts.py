@@ -78,7 +78,7 @@ def show(root: Path | None, prompt: str, backend_url: str, as_json: bool) -> Non
     if not _is_job(prompt):
         from graftline.pipeline.stages.optimized_prompt import load_outcome
 
-        _print_outcome(prompt, load_outcome(find_paths(root), prompt)[1], as_json)
+        _print_outcome(prompt, load_outcome(find_paths(root), prompt), as_json)
         return
     job = _find_job(root, prompt, backend_url)
     result = job.status()

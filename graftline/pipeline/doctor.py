@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -78,25 +79,23 @@ def _python() -> Finding:
 def _jail() -> Finding:
     remedy = "run on Linux 3.17 or newer, x86_64 or aarch64, with seccomp"
     try:
-        sandbox = open_sandbox(ProcessSandboxConfig(required_level="none"))
+        with closing(open_sandbox(ProcessSandboxConfig(required_level="none"))) as sandbox:
+            isolation = sandbox.isolation
     except GraftlineError as error:
         return Finding("jail", False, str(error), is_needed=True, remedy=remedy)
-    isolation = sandbox.isolation
-    sandbox.close()
     detail = f"level {isolation.level} ({isolation.implementation}: {', '.join(isolation.features)})"
     return Finding("jail", isolation.level != "none", detail, is_needed=True, remedy=remedy)
 
 
 def _tests() -> Finding:
+    remedy = "see `graftline sandbox probe`"
     try:
-        jail = open_jail(JailConfig(required_level="none"))
+        with closing(open_jail(JailConfig(required_level="none"))) as jail:
+            isolation = jail.isolation
     except GraftlineError as error:
-        return Finding("tests", False, str(error), remedy="see `graftline sandbox probe`")
-    isolation = jail.isolation
-    jail.close()
+        return Finding("tests", False, str(error), remedy=remedy)
     is_there = is_at_least(isolation.level, JailConfig().required_level)
-    detail = f"level {isolation.level} ({isolation.implementation})"
-    return Finding("tests", is_there, detail, remedy="see `graftline sandbox probe`")
+    return Finding("tests", is_there, f"level {isolation.level} ({isolation.implementation})", remedy=remedy)
 
 
 def _package(name: str, remedy: str) -> Finding:

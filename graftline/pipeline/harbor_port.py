@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError, field_validator
 
@@ -40,16 +40,17 @@ class LocalHarborConfig(Config):
     @classmethod
     def _is_an_executor(cls, executor: dict[str, Any]) -> dict[str, Any]:
         # executors bring what jails are made of: nobody waits for that who only reads a manifest
-        if executor != _LOCAL:
-            from graftline.harbor.service.serve import ExecutorConfig
+        if executor == _LOCAL:
+            return executor
+        from graftline.harbor.service.serve import ExecutorConfig
 
-            executors = Annotated[ExecutorConfig, Field(discriminator="kind")]
-            adapter: TypeAdapter[Any] = TypeAdapter(executors)
-            try:
-                adapter.validate_json(json.dumps(executor))
-            except ValidationError as error:
-                fault = error.errors(include_url=False)[0]
-                raise ValueError(": ".join((*map(str, fault["loc"]), fault["msg"]))) from None
+        executors = Annotated[ExecutorConfig, Field(discriminator="kind")]
+        adapter: TypeAdapter[Any] = TypeAdapter(executors)
+        try:
+            adapter.validate_json(json.dumps(executor))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            raise ValueError(": ".join((*map(str, fault["loc"]), fault["msg"]))) from None
         return executor
 
 
@@ -101,34 +102,19 @@ def place_of(config: HarborPortConfig) -> str:
         case LocalHarborConfig():
             return str(config.executor.get("kind", "local"))
         case MemoryHarborConfig():
-            return "memory"
+            return config.kind
         case ServiceHarborConfig():
             return backend_url_of(config.url)
-        case _:
-            assert_never(config)
 
 
 @contextmanager
 def open_harbor(config: HarborPortConfig, root: Path, secrets: Secrets) -> Iterator[HarborService]:
     """Give the service of `config`, and end it at the end of the block if it is of this process."""
-    match config:
-        case ServiceHarborConfig():
-            key = secrets.require(config.api_key, "harbor 'service'")
-            yield HarborService(check_url(backend_url_of(config.url)), key)
-        case LocalHarborConfig():
-            with _of_this_process(config.executor, config.pass_on, root, secrets) as service:
-                yield service
-        case MemoryHarborConfig():
-            with _of_this_process({"kind": "memory"}, (), root, secrets) as service:
-                yield service
-        case _:
-            assert_never(config)
-
-
-@contextmanager
-def _of_this_process(
-    executor: dict[str, Any], pass_on: tuple[str, ...], root: Path, secrets: Secrets
-) -> Iterator[HarborService]:
+    if isinstance(config, ServiceHarborConfig):
+        key = secrets.require(config.api_key, "harbor 'service'")
+        yield HarborService(check_url(backend_url_of(config.url)), key)
+        return
+    executor, pass_on = ({"kind": "memory"}, ()) if config.kind == "memory" else (config.executor, config.pass_on)
     try:
         from graftline.harbor.service.serve import HarborSettings, serve_in_thread
         from graftline.prompts.service_optimizer import ServiceOptimizer

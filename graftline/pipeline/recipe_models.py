@@ -15,6 +15,9 @@ from graftline.training.runs import Runs
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.tinker import TinkerSDKClient
 
+_CHECKPOINTS = {"follows": ("start_from", "weights"), "teacher_recipe": ("teacher_path", "sampler_weights")}
+"""By what names a recipe: what then says its checkpoint, and the kind of that."""
+
 
 def model_name(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
     """Return what is trained and asked, which a backend of this machine may say otherwise than the recipe."""
@@ -68,14 +71,15 @@ def resolve_checkpoints(
         store: Where a backend of this machine keeps them: one that has expired, or was never there, is written again from
             its adapter. None for another backend, and where nothing is to be written.
     """
+    names = {"follows": config.follows}
+    if isinstance(config, DistillConfig):
+        names["teacher_recipe"] = config.teacher_recipe
     changes: dict[str, str] = {}
-    if config.follows:
-        path = _checkpoint("follows", config.follows, "weights", paths, runs, has_checkpoints, store)
-        changes |= {"follows": "", "start_from": path}
-    if isinstance(config, DistillConfig) and config.teacher_recipe:
-        recipe = config.teacher_recipe
-        path = _checkpoint("teacher_recipe", recipe, "sampler_weights", paths, runs, has_checkpoints, store)
-        changes |= {"teacher_recipe": "", "teacher_path": path}
+    for key, recipe in names.items():
+        if recipe:
+            field, kind = _CHECKPOINTS[key]
+            path = _checkpoint(key, recipe, kind, paths, runs, has_checkpoints, store)
+            changes |= {key: "", field: path}
     return config.model_copy(update=changes) if changes else config
 
 

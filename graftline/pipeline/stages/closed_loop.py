@@ -17,10 +17,10 @@ from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
-from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
+from graftline.evals.evaluation_file import EvaluationFile
 from graftline.evals.metrics import Measure, compare
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.pipeline.stages.model_evaluation import model_evaluation_names, read_attempts
+from graftline.pipeline.stages.model_evaluation import load_model_evaluation, model_evaluation_names, read_attempts
 from graftline.training.recipes.open import load_recipe
 
 RESULTS, REPORT = "results.json", "report.md"
@@ -65,12 +65,13 @@ def plan_closed_loop(lineage: Lineage) -> list[Step]:
     # loads what asks models, for whoever only wants to know the assets
     from graftline.pipeline.solvers import Solvers
 
-    file, contests = check_closed_loop(lineage.paths)
+    file, evaluations = check_closed_loop(lineage.paths)
     with ExitStack() as stack:
         solvers = Solvers(lineage, stack)
-        for entry in (entry for contest in contests.values() for entry in contest.contestants.values()):
-            # told now, and not after everything was trained
-            solvers.settings(entry)
+        for evaluation in evaluations.values():
+            for entry in evaluation.contestants.values():
+                # told now, and not after everything was trained
+                solvers.settings(entry)
     return file.steps
 
 
@@ -78,13 +79,15 @@ def closed_loop_results(lineage: Lineage) -> Built:
     """Say whether the adapters of the closed loop are better than a larger model, with intervals; only reads evaluations."""
     file, _ = check_closed_loop(lineage.paths)
     paths = lineage.paths
+    sources = (
+        ("sft_dataset", file.recipes, paths.training_set),
+        ("trained_adapter", file.recipes, paths.adapter),
+        ("evaluation", file.evaluations, paths.evaluation),
+    )
     inputs = {
-        **{f"sft_dataset.{name}": lineage.read_input(paths.training_set(name), "sft_dataset") for name in file.recipes},
-        **{
-            f"trained_adapter.{name}": lineage.read_input(paths.adapter(name), "trained_adapter")
-            for name in file.recipes
-        },
-        **{f"evaluation.{name}": lineage.read_input(paths.evaluation(name), "evaluation") for name in file.evaluations},
+        f"{stage}.{name}": lineage.read_input(folder_of(name), stage)
+        for stage, names, folder_of in sources
+        for name in names
     }
     request = request_of("closed_loop", "closed_loop", inputs, file.model_dump(mode="json"))
 
@@ -101,19 +104,15 @@ def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[di
     """Return what one evaluation says of each pair that is of interest, by each measure that it has."""
     attempts = read_attempts(paths.evaluation(name))
     pairs = (
-        (file.candidate, file.base),
-        (file.candidate, file.rival),
-        (file.reinforced, file.candidate),
-        (file.reinforced, file.rival),
-    )
+        (file.candidate, file.base), (file.candidate, file.rival),
+        (file.reinforced, file.candidate), (file.reinforced, file.rival),
+    )  # fmt: skip
     entered = {attempt.contestant for attempt in attempts}
-    compared_pairs = [pair for pair in pairs if entered.issuperset(pair)]
-    lines = []
-    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in compared_pairs):
-        comparison = compare(attempts, first, second, measure)
-        if comparison.tasks:
-            lines.append({"evaluation": name, "about": about, **comparison.as_dict()})
-    return lines
+    comparisons = [
+        compare(attempts, *pair, measure) for measure in _MEASURES for pair in pairs if entered.issuperset(pair)
+    ]
+    about_it = {"evaluation": name, "about": about}
+    return [{**about_it, **comparison.as_dict()} for comparison in comparisons if comparison.tasks]
 
 
 def _page(lines: list[dict[str, Any]]) -> str:
@@ -153,20 +152,19 @@ def load_closed_loop(paths: Paths) -> ClosedLoopFile | None:
 def check_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, EvaluationFile]]:
     """Return the file with the evaluations it names, once every name in it is known to mean something."""
     path = paths.configs / "closed_loop.yaml"
-    file, place, names = load_yaml(path, ClosedLoopFile), paths.relative(path), model_evaluation_names(paths)
+    file, place = load_yaml(path, ClosedLoopFile), paths.relative(path)
     for name in file.recipes:
         if load_recipe(paths, name).data is None:
             raise ConfigError(f"{place}: recipes: {name!r} has no `data`, so the lineage makes nothing for it")
-    for name in file.evaluations:
-        if name not in names:
-            raise ConfigError(
-                f"{place}: evaluations: {name!r} is none of configs/evaluations; known: {', '.join(names) or 'none'}"
-            )
-    contests = {name: load_evaluation(paths.evaluation_configs / f"{name}.yaml") for name in file.evaluations}
-    entered = dict.fromkeys(solver for contest in contests.values() for solver in contest.contestants)
+    names = model_evaluation_names(paths)
+    if unknown := [name for name in file.evaluations if name not in names]:
+        known = ", ".join(names) or "none"
+        raise ConfigError(f"{place}: evaluations: {unknown[0]!r} is none of configs/evaluations; known: {known}")
+    evaluations = {name: load_model_evaluation(paths, name) for name in file.evaluations}
+    entered = dict.fromkeys(solver for evaluation in evaluations.values() for solver in evaluation.contestants)
     for role in _ROLES:
         if (name := getattr(file, role)) not in entered:
             raise ConfigError(
                 f"{place}: {role}: {name!r} is a contestant of none of the evaluations; known: {', '.join(entered)}"
             )
-    return file, contests
+    return file, evaluations

@@ -20,7 +20,7 @@ from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.core.hashing import digest, sha256_text
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
-from graftline.core.record import ArtifactRecord, load_verified
+from graftline.core.record import load_verified
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.policy import Part, ServedModel
 from graftline.pipeline.lineage import Lineage, request_of
@@ -96,7 +96,6 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     prompt = load_prompt(lineage.paths.configs, file.prompt)
     tasks, inputs = load_tasks(lineage.paths.root / file.tasks), find_tasks(lineage, file.tasks)
     train, validation = split_tasks(tasks, file.train, file.validation)
-    manifest = SeedManifest.of([*train, *validation])
     config = {
         "asked": deciding_settings(file),
         "prompt": prompt.digest(),
@@ -107,7 +106,7 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     request = request_of("optimized_prompt", name, inputs, config)
 
     def make(partial: Path) -> Contents:
-        outcome = _optimize(lineage, name, file, prompt, manifest, train, validation, partial)
+        outcome = _optimize(lineage, name, file, prompt, train, validation, partial)
         prompts = load_yaml(lineage.paths.configs / PROMPTS_FILE, Prompts)
         settings = prompts.prompts[file.prompt]
         return write_outcome(partial, name, settings, prompts.shots if settings.has_shots else (), outcome)
@@ -191,14 +190,8 @@ def write_outcome(
     (partial / OUTCOME).write_text(outcome.model_dump_json(indent=1) + "\n", "utf-8")
     (partial / PAGE).write_text(page(name, outcome), "utf-8")
     (partial / BEST).write_text("\n".join(_texts(best.texts)) + "\n", "utf-8")
-    return Contents(
-        {
-            "rows": len(outcome.prompts),
-            "front": len(outcome.front),
-            "rollouts": outcome.rollouts,
-            "tokens": outcome.tokens,
-        }
-    )
+    counts = {"rows": len(outcome.prompts), "front": len(outcome.front), "rollouts": outcome.rollouts}
+    return Contents({**counts, "tokens": outcome.tokens})
 
 
 def _optimize(
@@ -206,7 +199,6 @@ def _optimize(
     name: str,
     file: PromptFile,
     prompt: Prompt,
-    manifest: SeedManifest,
     train: Sequence[Task],
     validation: Sequence[Task],
     partial: Path,
@@ -217,11 +209,9 @@ def _optimize(
     from graftline.prompts.optimize import optimize
     from graftline.prompts.proposers import open_proposer
 
+    manifest, ports = SeedManifest.of([*train, *validation]), lineage.ports
     seeds = {entry.task_id: entry.seed for entry in manifest.entries}
-    learning = file.learning(
-        prompt, sorted(seeds[task.id] for task in train), sorted(seeds[task.id] for task in validation)
-    )
-    ports = lineage.ports
+    learning = file.learning(prompt, *(sorted(seeds[task.id] for task in tasks) for tasks in (train, validation)))
     app = refactoring_app_config(
         [*train, *validation],
         ports.sandbox,
@@ -252,11 +242,11 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def load_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
-    """Return the record of an optimized prompt, and what it came to."""
+def load_outcome(paths: Paths, name: str) -> Outcome:
+    """Return what the optimization of one file of `configs/prompts` came to, which has to be stored whole."""
     prompt_file(paths, name)
-    folder = paths.prompt(name)
-    return load_verified(folder, "optimized_prompt"), read_outcome(folder)
+    load_verified(paths.prompt(name), "optimized_prompt")
+    return read_outcome(paths.prompt(name))
 
 
 def prompt_names(paths: Paths) -> list[str]:
