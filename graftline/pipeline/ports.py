@@ -5,8 +5,8 @@ Recipes know some ports by names of their own: see `RECIPE_PORTS`.
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from graftline.core.artifacts import ArtifactStore, open_artifacts
 from graftline.core.blobs import BlobStore, open_blob_store
@@ -59,16 +59,49 @@ PortT = TypeVar("PortT")
 ClosableT = TypeVar("ClosableT", bound=_Closable)
 
 
+class _Port(Generic[PortT]):
+    """A port that `open_` opens at its first use, and that is `part_of` the one of that key where it is none of its own."""
+
+    def __init__(self, open_: "Callable[[Ports], PortT]", name: str = "", part_of: str = "") -> None:
+        self._open, self._name, self._part_of = open_, name, part_of
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        # of the names that are given to one port the first counts
+        self._name = self._name or name
+
+    def __get__(self, ports: "Ports", owner: type | None = None) -> PortT:
+        ports.check_allowed(self._part_of or self._name)
+        if self._name not in ports.opened:
+            ports.opened[self._name] = self._open(ports)
+        return cast(PortT, ports.opened[self._name])
+
+
+def _open_teacher(ports: "Ports") -> Teacher:
+    # who only wants to know what is configured need not load the teachers, which takes a while
+    from graftline.rollouts.teachers.open import ServedModel, open_teacher
+
+    def open_served() -> ServedModel:
+        return ServedModel(ports.chat_model, ports.context_tokens, ports.paths.configs, ports.examples)
+
+    return open_teacher(ports.manifest.teacher, ports.sandbox, open_served)
+
+
+def _open_chat_model(ports: "Ports") -> BlockingChatModel:
+    model = open_chat_model(ports.manifest.chat_model, ports.paths.configs, ports.secrets)
+    return ports.close_at_end(BlockingChatModel(model))
+
+
+def _open_examples(ports: "Ports") -> "Examples":
+    from graftline.rollouts.teachers.examples import Examples
+
+    return Examples(ports.embedder, ports.vector_store)
+
+
 class Ports:
     """Everything a lineage or a recipe talks to; each port is opened at its first use, and closed with `stack`.
 
-    Args:
-        manifest: What stands behind each port.
-        paths: Of the checkout.
-        stack: Closes what is opened here.
-        secrets: Those of this process without it.
-        opened: Ports that are open already, by name, and stay so; those that are opened here join them.
-        allowed: Ports that may be used; all of them without it.
+    Ports that are `opened` already, by name, stay so, and those that are opened here join them; only those of the keys
+    `allowed` may be used, all of them without it. Secrets are those of this process where none are given.
     """
 
     def __init__(
@@ -80,140 +113,90 @@ class Ports:
         opened: dict[str, Any] | None = None,
         allowed: Collection[str] | None = None,
     ) -> None:
-        self.manifest = manifest
+        self.manifest, self.paths = manifest, paths
         self.secrets = open_secrets(os.environ, paths.root) if secrets is None else secrets
-        self._paths, self._stack = paths, stack
-        self._opened = {} if opened is None else opened
-        self._allowed = allowed
+        self.opened = {} if opened is None else opened
+        self._stack, self._allowed = stack, allowed
 
     def replace(self, name: str, port: Any) -> None:
         """Use `port`, which is open and stays so, in place of what would be opened under a name."""
-        self._opened[name] = port
+        self.opened[name] = port
 
-    @property
-    def dataset_hub(self) -> DatasetHub:
-        """Where datasets come from."""
-        return self._open_once("dataset_hub", lambda: dataset_hub(self.manifest, self._paths))
+    dataset_hub = _Port[DatasetHub](lambda ports: dataset_hub(ports.manifest, ports.paths))
+    """Where datasets come from."""
+    sandbox = _Port[Sandbox](lambda ports: ports.close_at_end(open_sandbox(ports.manifest.sandbox)))
+    """Where actions are applied."""
+    teacher = _Port[Teacher](_open_teacher)
+    """What attempts tasks."""
+    chat_model = _Port[BlockingChatModel](_open_chat_model)
+    """The served language model."""
+    queue = _Port[JobQueue](lambda ports: ports.close_at_end(open_queue(ports.manifest.queue, ports.secrets)))
+    """The queue of attempts to be made."""
+    blobs = _Port[BlobStore](lambda ports: open_blob_store(ports.manifest.blobs, ports.paths.root, ports.secrets))
+    """Where files are kept under names, such as shards of attempts."""
+    embedder = _Port[Embedder](lambda ports: open_embedder(ports.manifest.embedder))
+    """What makes vectors of texts."""
+    vector_store = _Port[VectorStore](
+        lambda ports: ports.close_at_end(open_vector_store(ports.manifest.vector_store, ports.paths.root))
+    )
+    """Where the vectors nearest to one are looked for."""
+    artifacts = _Port[ArtifactStore](
+        lambda ports: open_artifacts(ports.manifest.artifacts, ports.paths.root, ports.secrets)
+    )
+    """Where the artifacts of all workers are."""
+    dataset_store = _Port[DatasetStore](
+        lambda ports: open_dataset_store(ports.manifest.dataset_store, ports.paths.root)
+    )
+    """Where recipes find what they train on."""
+    harbor = _Port[HarborService](
+        lambda ports: ports.enter(open_harbor(ports.manifest.harbor, ports.paths.root, ports.secrets))
+    )
+    """What keeps deployments, and runs their rollouts."""
+    examples = _Port["Examples"](_open_examples, part_of="teacher")
+    """Verified steps that language models are shown."""
+    training_client = _Port[TinkerSDKClient](
+        lambda ports: ports.training_client_for(), "training_client of no recipe", "training_client"
+    )
+    """What trains."""
 
-    @property
-    def sandbox(self) -> Sandbox:
-        """Where actions are applied."""
-        return self._open_once("sandbox", lambda: self._close_at_end(open_sandbox(self.manifest.sandbox)))
-
-    @property
-    def teacher(self) -> Teacher:
-        """What attempts tasks."""
-
-        def open_() -> Teacher:
-            # who only wants to know what is configured need not load the teachers, which takes a while
-            from graftline.rollouts.teachers.open import ServedModel, open_teacher
-
-            def open_served() -> ServedModel:
-                return ServedModel(self.chat_model, self.context_tokens, self._paths.configs, self.examples)
-
-            return open_teacher(self.manifest.teacher, self.sandbox, open_served)
-
-        return self._open_once("teacher", open_)
-
-    @property
-    def chat_model(self) -> BlockingChatModel:
-        """The served language model."""
-
-        def open_() -> BlockingChatModel:
-            model = open_chat_model(self.manifest.chat_model, self._paths.configs, self.secrets)
-            return self._close_at_end(BlockingChatModel(model))
-
-        return self._open_once("chat_model", open_)
+    blob_store, hub_client, llm_client, embedding_client = blobs, dataset_hub, chat_model, embedder
 
     @property
     def context_tokens(self) -> int:
         """How many tokens, of prompt and answer, the served language model takes in."""
         config = self.manifest.chat_model
         if isinstance(config, ActorsConfig):
-            return load_fleet(self._paths.configs, config.fleet).context_tokens
+            return load_fleet(self.paths.configs, config.fleet).context_tokens
         return MEMORY_CONTEXT_TOKENS
-
-    @property
-    def queue(self) -> JobQueue:
-        """The queue of attempts to be made."""
-        return self._open_once("queue", lambda: self._close_at_end(open_queue(self.manifest.queue, self.secrets)))
-
-    @property
-    def blobs(self) -> BlobStore:
-        """Where files are kept under names, such as shards of attempts."""
-        return self._open_once("blobs", lambda: open_blob_store(self.manifest.blobs, self._paths.root, self.secrets))
-
-    @property
-    def embedder(self) -> Embedder:
-        """What makes vectors of texts."""
-        return self._open_once("embedder", lambda: open_embedder(self.manifest.embedder))
-
-    @property
-    def vector_store(self) -> VectorStore:
-        """Where the vectors nearest to one are looked for."""
-        config, root = self.manifest.vector_store, self._paths.root
-        return self._open_once("vector_store", lambda: self._close_at_end(open_vector_store(config, root)))
-
-    @property
-    def training_client(self) -> TinkerSDKClient:
-        """What trains."""
-        return self._open_once("training_client of no recipe", self.training_client_for, "training_client")
-
-    @property
-    def artifacts(self) -> ArtifactStore:
-        """Where the artifacts of all workers are."""
-        config, root = self.manifest.artifacts, self._paths.root
-        return self._open_once("artifacts", lambda: open_artifacts(config, root, self.secrets))
-
-    @property
-    def dataset_store(self) -> DatasetStore:
-        """Where recipes find what they train on."""
-        config, root = self.manifest.dataset_store, self._paths.root
-        return self._open_once("dataset_store", lambda: open_dataset_store(config, root))
-
-    @property
-    def harbor(self) -> HarborService:
-        """What keeps deployments, and runs their rollouts."""
-        config, root = self.manifest.harbor, self._paths.root
-        return self._open_once("harbor", lambda: self._stack.enter_context(open_harbor(config, root, self.secrets)))
-
-    @property
-    def examples(self) -> "Examples":
-        """Verified steps that language models are shown."""
-        from graftline.rollouts.teachers.examples import Examples
-
-        return self._open_once("examples", lambda: Examples(self.embedder, self.vector_store), "teacher")
-
-    blob_store, hub_client, llm_client, embedding_client = blobs, dataset_hub, chat_model, embedder
 
     def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TinkerSDKClient:
         """Return what trains `model`, with so long for every answer; it stays open until the end."""
-        return self._stack.enter_context(self.open_training(model, deadline_s))
+        return self.enter(self.open_training(model, deadline_s))
 
     @contextmanager
     def open_training(self, model: str, deadline_s: float) -> Iterator[TinkerSDKClient]:
         """Give what trains `model`, with so long for every answer, and close it; one that replaces it stays open."""
-        self._check_allowed("training_client")
-        if "training_client" in self._opened:
-            yield self._opened["training_client"]
+        self.check_allowed("training_client")
+        if "training_client" in self.opened:
+            yield self.opened["training_client"]
             return
         config = self.manifest.training_client
-        with open_training_client(config, self._paths.root, self.secrets, model, deadline_s) as service:
+        with open_training_client(config, self.paths.root, self.secrets, model, deadline_s) as service:
             yield service
 
-    def _open_once(self, name: str, open_: Callable[[], PortT], port: str = "") -> PortT:
-        self._check_allowed(port or name)
-        if name not in self._opened:
-            self._opened[name] = open_()
-        return cast(PortT, self._opened[name])
-
-    def _check_allowed(self, port: str) -> None:
+    def check_allowed(self, port: str) -> None:
+        """Refuse a port that is not among those that may be used."""
         if self._allowed is not None and port not in self._allowed:
             raise ConfigError(
                 f"port {port!r} is used by what does not name it; known to it: {', '.join(sorted(self._allowed))}"
             )
 
-    def _close_at_end(self, port: ClosableT) -> ClosableT:
+    def enter(self, context: AbstractContextManager[PortT]) -> PortT:
+        """Return what a context gives, which ends when the ports are closed."""
+        return self._stack.enter_context(context)
+
+    def close_at_end(self, port: ClosableT) -> ClosableT:
+        """Return `port`, which is closed with the others."""
         self._stack.callback(port.close)
         return port
 

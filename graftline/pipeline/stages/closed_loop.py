@@ -158,8 +158,8 @@ def check_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, Evalua
             raise ConfigError(f"{place}: recipes: {name!r} has no `data`, so the lineage makes nothing for it")
     names = model_evaluation_names(paths)
     if unknown := [name for name in file.evaluations if name not in names]:
-        known = ", ".join(names) or "none"
-        raise ConfigError(f"{place}: evaluations: {unknown[0]!r} is none of configs/evaluations; known: {known}")
+        all_names = ", ".join(names) or "none"
+        raise ConfigError(f"{place}: evaluations: {unknown[0]!r} is none of configs/evaluations; known: {all_names}")
     evaluations = {name: load_model_evaluation(paths, name) for name in file.evaluations}
     entered = dict.fromkeys(solver for evaluation in evaluations.values() for solver in evaluation.contestants)
     for role in _ROLES:
