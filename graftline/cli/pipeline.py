@@ -175,7 +175,7 @@ def lineage(
         page = with_sources(paths, rows[offset : offset + limit]) if is_by_row else []
         if as_json:
             values = {**provenance.as_dict(), "stands_on": standing(rows).as_dict()}
-            print_json({**values, "rows": [row.as_dict() for row in page]} if is_by_row else values)
+            print_json({**values, "rows": [asdict(row) for row in page]} if is_by_row else values)
         else:
             _print_lineage(provenance, standing(rows))
             if is_by_row:

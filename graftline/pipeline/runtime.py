@@ -192,16 +192,8 @@ def _is_memory(manifest: Manifest, replacements: Mapping[str, Any]) -> bool:
 _ADDRESS = re.compile(r"https?://[^\s)>,;]+")
 
 
-def recipe_config(
-    paths: Paths, recipe: str, config: Mapping[str, Any] | TinkerTrainingConfig | None = None
-) -> TinkerTrainingConfig:
-    """Return the configuration of a run.
-
-    Args:
-        paths: Of the checkout.
-        recipe: A file of `configs/recipes/`, or a recipe itself, of which all values are given then.
-        config: Values in place of those of the file, by dotted key; or a whole configuration.
-    """
+def recipe_config(paths: Paths, recipe: str, config: Values = None) -> TinkerTrainingConfig:
+    """Return the configuration of a run, as `Runtime.run` takes `recipe` and `config`."""
     if isinstance(config, TinkerTrainingConfig):
         if config.recipe != recipe:
             raise ConfigError(f"recipe {recipe!r} was asked for, but the configuration is one of {config.recipe!r}")
@@ -212,7 +204,7 @@ def recipe_config(
     if recipe not in CONFIGS:
         raise ConfigError(
             f"recipe {recipe!r} is unknown; {paths.configs / 'recipes'} has {', '.join(names) or 'none'}, and there are"
-            f" {', '.join(CONFIGS)} to be recipe_names"
+            f" {', '.join(CONFIGS)} to be given all values"
         )
     tree: dict[str, Any] = {"recipe": recipe}
     for key, value in (config or {}).items():
@@ -236,7 +228,7 @@ def experiment(config: TinkerTrainingConfig, output: str) -> ExperimentSpec:
 
 
 def description_of(config: TinkerTrainingConfig) -> str:
-    """Return what tells a recipe_names recipe from others, in one line; what its kind of recipe does where it does not say."""
+    """Return what tells a recipe from others, in one line; what its kind of recipe does where it does not say."""
     return config.description or _first_line(config)
 
 

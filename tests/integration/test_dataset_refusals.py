@@ -17,7 +17,6 @@ from tests.unit.datasets.fixtures import commit_row
 
 ROWS = json.dumps(commit_row(license="mit")).encode() + b"\n"
 SHA256 = hashlib.sha256(ROWS).hexdigest()
-KNOWN = "commits, release_pairs"
 
 
 class Root:
@@ -73,18 +72,10 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_the_old_one_stays(root
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("../rows.jsonl", "must stay inside its folder"),
+        # names of all kinds: tests/unit/core/test_root_and_names.py
         ("data/../../rows.jsonl", "must stay inside its folder"),
         ("/etc/passwd", "must be relative and use forward slashes"),
-        ("data\\rows.jsonl", "must be relative and use forward slashes"),
-        ("C:rows.jsonl", "must be relative and use forward slashes"),
-        ("~/../rows.jsonl", "must stay inside its folder"),
         ("rows\u0000.jsonl", "holds a control character or a reserved one"),
-        ("rows.jsonl\n", "holds a control character or a reserved one"),
-        ("a/nul.jsonl", "uses a reserved name"),
-        ("rows.", "uses a reserved name"),
-        ("a" * 256, "has a part of more than 255 bytes"),
-        ("../*.jsonl", "must stay inside its folder"),
         ("data/*/../../x", "must stay inside its folder"),
     ],
 )
@@ -98,14 +89,14 @@ def test_a_configured_name_that_leads_elsewhere_is_refused(root: Root, path: str
     assert not (root.path / "data" / "raw").exists()
 
 
-@pytest.mark.parametrize("home", ["../home", "/etc", "home\\x", "home/../../x"])
+@pytest.mark.parametrize("home", ["/etc", "home/../../x"])
 def test_a_home_outside_of_the_root_is_refused(root: Root, home: str) -> None:
     root.configure({"path": "rows.jsonl"}, home=home)
     code, output, said = root.run()
     assert (code, output, said.startswith(f"error: file name {home!r}: must "), said.count("\n")) == (1, "", True, 1)
 
 
-@pytest.mark.parametrize("name", ["data/x\\..\\..\\rows.jsonl", "data/nul.jsonl", "data/row\ns.jsonl"])
+@pytest.mark.parametrize("name", ["data/x\\..\\..\\rows.jsonl", "data/row\ns.jsonl"])
 def test_a_name_that_a_home_tells_and_that_leads_elsewhere_is_refused(root: Root, name: str) -> None:
     with HubServer() as server:
         commit = server.put("demo/commits", {"data/good.jsonl": ROWS, name: ROWS})
@@ -149,20 +140,13 @@ def test_a_mirror_without_a_file_of_a_dataset_says_which(
     )
 
 
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ("comits", f"dataset 'comits' is unknown; known: {KNOWN}"),
-        ("commits,", f"dataset '' is unknown; known: {KNOWN}"),
-        ("commits release_pairs", f"dataset 'commits release_pairs' is unknown; known: {KNOWN}"),
-        ("release_pairs,ALL", f"dataset 'ALL' is unknown; known: {KNOWN}"),
-    ],
-)
+@pytest.mark.parametrize(("named", "unknown"), [("comits", "comits"), ("commits,", ""), ("release_pairs,ALL", "ALL")])
 def test_an_unknown_name_among_the_datasets_lists_the_known_ones(
-    root: Root, monkeypatch: pytest.MonkeyPatch, named: str, message: str
+    root: Root, monkeypatch: pytest.MonkeyPatch, named: str, unknown: str
 ) -> None:
     root.configure({"path": "rows.jsonl"})
     monkeypatch.setenv("GRAFTLINE_DATASETS", named)
+    message = f"dataset {unknown!r} is unknown; known: commits, release_pairs"
     assert root.run() == (1, "", f"error: GRAFTLINE_DATASETS: {message}\n")
 
 

@@ -7,8 +7,8 @@ more stays empty, and is never guessed.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,27 +67,19 @@ class TrainingRow:
     source: str = ""
     """File and line of the row of the dataset, relative to the root."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what can be written as JSON."""
-        return asdict(self)
 
-
-@dataclass
+@dataclass(frozen=True)
 class Standing:
     """What the rows of an adapter stand on, counted."""
 
-    rows: int = 0
-    by: dict[str, Counter[str]] = field(default_factory=dict)
+    rows: int
+    by: Mapping[str, Counter[str]]
     """By dataset, language, licence, group, template, rule, teacher and cause of reward: how many rows."""
-    unknown: int = 0
+    unknown: int
     """Rows that say no task, so that nothing is known of them."""
-    reward_sum: float = 0.0
-    rewarded: int = 0
-
-    @property
-    def mean_reward(self) -> float | None:
-        """Return the mean of the rewards that are known; None where there are none."""
-        return self.reward_sum / self.rewarded if self.rewarded else None
+    rewarded: int
+    mean_reward: float | None
+    """Of the rewards that are known; None where there are none."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what can be written as JSON."""
@@ -98,19 +90,16 @@ class Standing:
 _COUNTED = ("dataset", "language", "licence", "group", "template", "rule", "teacher", "cause")
 
 
-def standing(rows: Iterable[TrainingRow]) -> Standing:
+def standing(rows: Sequence[TrainingRow]) -> Standing:
     """Return the counts of `rows`."""
-    counts = Standing(by={name: Counter[str]() for name in _COUNTED})
-    for row in rows:
-        counts.rows += 1
-        counts.unknown += not row.task_id
-        for name in _COUNTED:
-            if value := getattr(row, name):
-                counts.by[name][value] += 1
-        if row.reward is not None:
-            counts.reward_sum += row.reward
-            counts.rewarded += 1
-    return counts
+    rewards = [row.reward for row in rows if row.reward is not None]
+    return Standing(
+        rows=len(rows),
+        by={name: Counter(value for row in rows if (value := getattr(row, name))) for name in _COUNTED},
+        unknown=sum(not row.task_id for row in rows),
+        rewarded=len(rewards),
+        mean_reward=sum(rewards) / len(rewards) if rewards else None,
+    )
 
 
 def training_rows(paths: Paths, provenance: Provenance) -> list[TrainingRow]:

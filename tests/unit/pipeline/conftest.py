@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +10,9 @@ import pytest
 
 from graftline.core.clock import Clock
 from graftline.core.paths import Paths
-from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.run import run_all
-
-Opened = Callable[[], AbstractContextManager[Lineage]]
-
-NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+from tests.lineages import NOON, Opened, Run, opened_at
+from tests.recipes import write_recipes
 
 
 class Quiet:
@@ -107,11 +101,16 @@ def made(_made: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(small_checkout: Any) -> Opened:
     """Open the lineage of the small checkout, without child processes."""
+    return lambda: opened_at(small_checkout.root, {"sandbox": "memory"})
 
-    @contextmanager
-    def opened() -> Iterator[Lineage]:
-        paths = Paths(small_checkout.root)
-        with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "test", lambda: NOON) as lineage:
-            yield lineage
 
-    return opened
+TRAINED_BY = {"sandbox": "memory", "training_client": "memory"}
+
+
+@pytest.fixture(scope="session")
+def trained_run(_made: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The small root with the recipes `seen` and `tiny` trained, and why each artifact was made."""
+    pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
+    root = Path(shutil.copytree(_made, tmp_path_factory.mktemp("trained") / "root"))
+    write_recipes(root)
+    return root, run(root, TRAINED_BY)

@@ -10,8 +10,8 @@ from graftline.core.parquet import read_parquet
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.rollouts.shards import read_shards, sealed_shards
+from tests.lineages import Run
 
-Run = Callable[..., dict[str, str]]
 MEMORY = {"sandbox": "memory", "teacher": "memory"}
 
 

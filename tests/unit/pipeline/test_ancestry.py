@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,13 @@ from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs
 from graftline.training.train import MEMORY_OUTPUT, train_on_tinker
-from tests.recipes import write_recipe, write_recipes
-
-Run = Callable[..., dict[str, str]]
-PORTS = {"sandbox": "memory", "training_client": "memory"}
+from tests.recipes import write_recipe
 
 
 @pytest.fixture(scope="session")
-def _adapted(_made: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _adapted(trained_run: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small root with both recipes trained, and an adapter of an exported file."""
-    pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
-    root = Path(shutil.copytree(_made, tmp_path_factory.mktemp("ancestry") / "root"))
-    write_recipes(root)
-    run(root, PORTS)
+    root = Path(shutil.copytree(trained_run[0], tmp_path_factory.mktemp("ancestry") / "root"))
     export(Paths(root), "sft", root / "data" / "exports" / "sft.jsonl", "brief")
     write_recipe(root, "by_hand", None, dataset="data/exports/sft.jsonl")
     trained(root, "by_hand", "exported")

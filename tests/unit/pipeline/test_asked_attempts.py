@@ -12,8 +12,7 @@ from graftline.core.parquet import read_parquet
 from graftline.core.paths import Paths
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.state import AttemptLog, StateStore
-
-Run = Callable[..., dict[str, str]]
+from tests.lineages import Run
 
 
 def answer(pattern: str, rewrite: str) -> str:

@@ -12,39 +12,31 @@ from graftline.core.parquet import read_parquet, write_parquet
 from graftline.core.paths import Paths
 from graftline.datasets.edit import EDITS
 from graftline.pipeline import checks
-from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.provenance.audit import Audit, audit
 from graftline.rollouts.exports.parquet import STEPS
+from tests.lineages import opened_at
 
 
 @pytest.fixture
 def lineage(made: Path) -> Iterator[Lineage]:
-    paths = Paths(made)
-    with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "audit") as lineage:
+    with opened_at(made, {"sandbox": "memory"}) as lineage:
         yield lineage
 
 
-def test_a_sound_root_has_no_fault(made: Path) -> None:
+def test_a_sound_root_has_no_fault_and_what_is_no_artifact_needs_no_record(made: Path, small_checkout: Any) -> None:
+    for name in ("models/a.gguf", "state/state.sqlite", "trajectories/attempts/python/train/t/w-00001.jsonl"):
+        path = made / "data" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x")
     # settings, governance, telemetry, four manifests, fleets and prompts, the samples, 19 artifacts
     assert audit(Paths(made)) == Audit(29, [])
+    assert audit(Paths(small_checkout.root)) == Audit(10, [])
 
 
 def test_the_inputs_alone_are_checked_without_artifacts(made: Path) -> None:
     (Paths(made).raw("release_pairs") / "release_pairs.jsonl").unlink()
     assert audit(Paths(made), inputs_only=True) == Audit(10, [])
-
-
-def test_what_is_no_artifact_needs_no_record(made: Path) -> None:
-    for name in ("models/a.gguf", "state/state.sqlite", "trajectories/attempts/python/train/t/w-00001.jsonl"):
-        path = made / "data" / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"x")
-    assert audit(Paths(made)) == Audit(29, [])
-
-
-def test_a_root_without_artifacts_is_sound(small_checkout: Any) -> None:
-    assert audit(Paths(small_checkout.root)) == Audit(10, [])
 
 
 def test_every_faulty_artifact_is_told(made: Path) -> None:
@@ -115,16 +107,21 @@ def put(lineage: Lineage, where: str, stage: str, split: str, make: Callable[[Pa
     lineage.build(folder, Request(stage, f"python/{split}", "other code"), make)
 
 
+def put_edits(lineage: Lineage, split: str, text: str, rows: list[dict[str, Any]], columns: Any = EDITS) -> None:
+    """Store other edits in the place of those of a split."""
+
+    def write(folder: Path) -> Contents:
+        (folder / "edits.jsonl").write_text(text, "utf-8")
+        write_parquet(folder / "edits.parquet", rows, columns)
+        return Contents({"rows": 1})
+
+    put(lineage, "processed", "splits", split, write)
+
+
 def test_a_line_that_is_no_edit_is_told_although_the_record_is_right(lineage: Lineage) -> None:
     train = lineage.paths.partition("processed", "python", "train")
     text, rows = (train / "edits.jsonl").read_text("utf-8"), read_parquet(train / "edits.parquet")
-
-    def in_cobol(folder: Path) -> Contents:
-        (folder / "edits.jsonl").write_text(text.replace('"language":"python"', '"language":"cobol"', 1), "utf-8")
-        write_parquet(folder / "edits.parquet", rows, EDITS)
-        return Contents({"rows": 1})
-
-    put(lineage, "processed", "splits", "train", in_cobol)
+    put_edits(lineage, "train", text.replace('"language":"python"', '"language":"cobol"', 1), rows)
     [fault] = checks.invalid_splits(lineage)
     assert fault.startswith(f"{train / 'edits.jsonl'}: line 1: language")
 
@@ -132,13 +129,7 @@ def test_a_line_that_is_no_edit_is_told_although_the_record_is_right(lineage: Li
 def test_an_edit_in_two_splits_is_a_leak_and_so_are_its_group_and_its_cluster(lineage: Lineage) -> None:
     train = lineage.paths.partition("processed", "python", "train")
     text, rows = (train / "edits.jsonl").read_text("utf-8"), read_parquet(train / "edits.parquet")
-
-    def copy(folder: Path) -> Contents:
-        (folder / "edits.jsonl").write_text(text, "utf-8")
-        write_parquet(folder / "edits.parquet", rows, EDITS)
-        return Contents({"rows": 1})
-
-    put(lineage, "processed", "splits", "test", copy)
+    put_edits(lineage, "test", text, rows)
     [row] = rows
     assert checks.leaks(lineage) == [
         f"cluster {row['cluster']!r} is in test, train",
@@ -150,14 +141,7 @@ def test_an_edit_in_two_splits_is_a_leak_and_so_are_its_group_and_its_cluster(li
 def test_other_columns_are_told_by_name(lineage: Lineage) -> None:
     train = lineage.paths.partition("processed", "python", "train")
     text = (train / "edits.jsonl").read_text("utf-8")
-
-    def without_tags(folder: Path) -> Contents:
-        (folder / "edits.jsonl").write_text(text, "utf-8")
-        row = {"id": "1", "author": "a"}
-        write_parquet(folder / "edits.parquet", [row], {"id": "text", "author": "text"})
-        return Contents({"rows": 1})
-
-    put(lineage, "processed", "splits", "train", without_tags)
+    put_edits(lineage, "train", text, [{"id": "1", "author": "a"}], {"id": "text", "author": "text"})
     missing = sorted({*EDITS, "author"} - {"id"})
     assert checks.invalid_splits(lineage) == [f"{train / 'edits.parquet'}: columns {missing} are missing or unexpected"]
 

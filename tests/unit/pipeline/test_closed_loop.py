@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,7 @@ import pytest
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.closed_loop import (
     REPORT,
     RESULTS,
@@ -27,6 +24,7 @@ from graftline.pipeline.stages.sft_dataset import sft_dataset
 from graftline.pipeline.stages.trained_adapter import trained_adapter
 from graftline.training.runs import Runs
 from graftline.training.train import OUTPUT
+from tests.lineages import Opened, opened_at
 from tests.recipes import write_recipe
 
 PAIR = {"language": "python", "pre": "old(1)\n", "post": "new(1)\n", "unseen": {"pre": "old(a)\n", "post": "new(a)\n"}}
@@ -75,16 +73,10 @@ def looped(made: Path, tiny_model: Path) -> Paths:
 
 
 @pytest.fixture
-def opened(looped: Paths) -> Callable[[], AbstractContextManager[Lineage]]:
+def opened(looped: Paths) -> Opened:
     training: dict[str, Any] = {"kind": "local", "folder": "model", "threads": 1}
     ports = {"sandbox": "memory", **{f"training_client.{key}": value for key, value in training.items()}}
-
-    @contextmanager
-    def opened() -> Iterator[Lineage]:
-        with open_lineage(looped, load_manifest(looped, "local", ports), "closed_loop") as lineage:
-            yield lineage
-
-    return opened
+    return lambda: opened_at(looped.root, ports)
 
 
 def made_of(lineage: Lineage, step: Step) -> list[bool]:
@@ -95,9 +87,7 @@ def made_of(lineage: Lineage, step: Step) -> list[bool]:
 
 
 @pytest.mark.long  # its stages have tests of their own in make test, beside this
-def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
-    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
+def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(looped: Paths, opened: Opened) -> None:
     with opened() as lineage:
         steps = plan_closed_loop(lineage)
         assert steps == [("trained_adapter", "first"), ("trained_adapter", "second"), ("evaluation", "pairs")]
@@ -144,16 +134,14 @@ def test_a_root_without_the_file_has_no_closed_loop(made: Path) -> None:
     ],
 )
 def test_a_name_that_means_nothing_is_said_before_anything_is_trained(
-    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]], changes: dict[str, Any], said: str
+    looped: Paths, opened: Opened, changes: dict[str, Any], said: str
 ) -> None:
     (looped.configs / "closed_loop.yaml").write_text(json.dumps({**FILE, **changes}), "utf-8")
     with opened() as lineage, pytest.raises(ConfigError, match=said):
         plan_closed_loop(lineage)
 
 
-def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
-    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
+def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(looped: Paths, opened: Opened) -> None:
     asked = {**CONTESTANTS, "rival": {"kind": "actors", "fleet": "nobody"}}
     contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": asked}
     (looped.configs / "evaluations" / "pairs.yaml").write_text(json.dumps(contest), "utf-8")
@@ -161,9 +149,7 @@ def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
         plan_closed_loop(lineage)
 
 
-def test_results_without_an_adapter_say_what_was_not_made_yet(
-    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
+def test_results_without_an_adapter_say_what_was_not_made_yet(looped: Paths, opened: Opened) -> None:
     with opened() as lineage, pytest.raises(RecordError, match="so it was not made yet"):
         closed_loop_results(lineage)
 

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from graftline.core.paths import Paths
 from graftline.evals.evaluation_file import ActorsEntry
 from graftline.evals.metrics import summarize
 from graftline.pipeline.deployed_adapter import Standing, adapter_not_worse_than_deployed, deploy, read_deployed
-from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.solvers import Solvers
 from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
 from graftline.pipeline.stages.model_evaluation import (
@@ -35,6 +33,7 @@ from graftline.pipeline.stages.model_evaluation import (
 from graftline.training.memory import MemoryTrainingService
 from tests.eval_cases import RIGHT, UNREADABLE, attempt, case
 from tests.harbor_lineage import write_deployment
+from tests.lineages import opened_at
 from tests.training_root import CHECKOUT
 
 PAIRS = [
@@ -61,11 +60,9 @@ def write(root: Path, contestants: dict[str, Any], name: str = "mine", **more: A
     (root / "configs" / "evaluations" / f"{name}.yaml").write_text(text, "utf-8")
 
 
-@contextmanager
-def opened(root: Path, *answers: str) -> Iterator[Lineage]:
-    chosen = {"chat_model": {"kind": "memory", "answers": list(answers)}} if answers else {}
-    with open_lineage(Paths(root), load_manifest(Paths(root), "test", chosen), "a-run") as lineage:
-        yield lineage
+def opened(root: Path, *answers: str, **ports: Any) -> AbstractContextManager[Lineage]:
+    chat_model = {"chat_model": {"kind": "memory", "answers": list(answers)}} if answers else {}
+    return opened_at(root, {**chat_model, **ports}, "test")
 
 
 def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
@@ -320,11 +317,11 @@ def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp
     shutil.copytree(root / "configs", other / "configs")
     ports = {"artifacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
     request = Request("trained_adapter", "old", "1", {}, {"run_id": "sl-1"})
-    with open_lineage(Paths(root), load_manifest(Paths(root), "test", ports), "one") as lineage:
+    with opened(root, **ports) as lineage:
         evaluate_models(lineage, "mine")
         lineage.build(Paths(root).adapter("old"), request, lambda folder: Contents({}))
         recorded = deploy(lineage, "old")
-    with open_lineage(Paths(other), load_manifest(Paths(other), "test", ports), "other") as lineage:
+    with opened(other, **ports) as lineage:
         assert read_deployed(lineage) == recorded
         again = deploy(lineage, "old")
     assert (again, recorded.adapter, recorded.run_id) == (recorded, "old", "sl-1")

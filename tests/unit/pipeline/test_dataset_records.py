@@ -13,8 +13,7 @@ import pytest
 from graftline.core.errors import RecordError
 from graftline.core.hashing import sha256_file
 from graftline.core.record import RECORD_NAME, NormalizedRecord, RawRecord, load_record
-
-Run = Callable[..., dict[str, str]]
+from tests.lineages import Run
 
 PLAIN = ("name", "inputs", "config", "code_version", "files", "counts", "written_at")
 OF_DATASETS = ("source", "version", "license", "downloaded_at", "sha256", "num_records")

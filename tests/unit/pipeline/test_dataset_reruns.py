@@ -14,9 +14,9 @@ import graftline
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.datasets.readers import ReaderName
+from tests.lineages import Run
 from tests.unit.datasets.fixtures import commit_row
 
-Run = Callable[..., dict[str, str]]
 TEXTS = {
     "python": ("py", "def {name}(a):\n    return old(a, '{name}')\n"),
     "java": ("java", "int {name}(int a) {{\n    return old(a, {name});\n}}\n"),

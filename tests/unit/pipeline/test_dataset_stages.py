@@ -3,8 +3,6 @@
 import json
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,9 @@ from graftline.core.parquet import read_parquet
 from graftline.core.paths import Paths
 from graftline.core.record import RawRecord
 from graftline.datasets.edit import Edit
-from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.table import make
 from graftline.testing.datasets import memory_hub
-
-Run = Callable[..., dict[str, str]]
-Opened = Callable[[], AbstractContextManager[Lineage]]
-NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+from tests.lineages import NOON, Opened
 
 
 def test_raw_keeps_the_bytes_and_says_where_they_come_from(

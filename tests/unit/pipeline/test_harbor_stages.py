@@ -4,7 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.pipeline import evaluation_checks as checks
 from graftline.pipeline.evaluation_rollouts import Rollouts
 from graftline.pipeline.harbor_port import HarborService, LocalHarborConfig, place_of
-from graftline.pipeline.lineage import Lineage, open_lineage
+from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.provenance.audit import audit
 from graftline.pipeline.stages.evaluation import deployment_evaluation_names, evaluation, read_summary
@@ -32,15 +32,13 @@ from graftline.pipeline.stages.harbor_deployment import (
 )
 from tests.harbor_lineage import task, use_service, write_deployment, write_tasks
 from tests.harbor_parts import KEY, service
+from tests.lineages import opened_at
 
 STAGES = (harbor_deployment, instance_batch, evaluation)
 
 
-@contextmanager
-def opened(root: Path, manifest: str = "local") -> Iterator[Lineage]:
-    paths = Paths(root)
-    with open_lineage(paths, load_manifest(paths, manifest), "test") as lineage:
-        yield lineage
+def opened(root: Path, manifest: str = "local") -> AbstractContextManager[Lineage]:
+    return opened_at(root, manifest=manifest)
 
 
 def all_made(root: Path, manifest: str = "local", name: str = "tiny") -> list[Built]:

@@ -10,8 +10,7 @@ import pytest
 
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-
-Run = Callable[..., dict[str, str]]
+from tests.lineages import Run
 
 DOWN_FROM = {
     "normalized": "input raw changed",

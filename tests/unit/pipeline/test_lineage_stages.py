@@ -3,8 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,11 @@ from graftline.core.parquet import read_parquet
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.datasets.edit import Edit
-from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.run import run_all
 from graftline.pipeline.stages.table import make
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory
-
-Run = Callable[..., dict[str, str]]
-Opened = Callable[[], AbstractContextManager[Lineage]]
-NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+from tests.lineages import Opened, Run
 
 
 def test_all_stages_lead_from_rows_to_verified_steps(

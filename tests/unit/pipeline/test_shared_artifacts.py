@@ -12,8 +12,7 @@ from graftline.core.errors import BoundaryError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.core.secrets import Secrets
-
-Run = Callable[..., dict[str, str]]
+from tests.lineages import Run
 
 
 @pytest.fixture

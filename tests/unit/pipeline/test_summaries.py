@@ -6,8 +6,7 @@ from typing import Any
 
 from graftline.core.paths import Paths
 from graftline.pipeline.summary import STAGES, StageSummary, Summary, summarize, tables, verdict
-
-Run = Callable[..., dict[str, str]]
+from tests.lineages import Run
 
 
 def stages(summary: Summary) -> dict[str, StageSummary]:

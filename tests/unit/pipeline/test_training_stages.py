@@ -2,19 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graftline.core.build import Built
 from graftline.core.errors import ConfigError, DataError, GraftlineError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.pipeline.lineage import Lineage, open_lineage
-from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.sft_dataset import lineage_recipes, recipes_of_run, sft_dataset
 from graftline.pipeline.stages.trained_adapter import trained_adapter
 from graftline.pipeline.summary import summarize, tables, verdict
@@ -26,38 +21,23 @@ from graftline.training.rows import is_answerable, rows_of_tasks
 from graftline.training.runs import Runs
 from graftline.training.settings import ComposedSource, MixtureSource, SyntheticSource, TrajectorySource
 from graftline.training.train import MEMORY_OUTPUT
+from tests.lineages import Opened, Run, opened_at
 from tests.pages import codes, keys_of, section, table
-from tests.recipes import SYNTHETIC, TRAJECTORIES, write_recipe, write_recipes
+from tests.recipes import SYNTHETIC, TRAJECTORIES, write_recipe
 
-Run = Callable[..., dict[str, str]]
 PORTS = {"sandbox": "memory", "training_client": "memory"}
 
 
-@pytest.fixture(scope="session")
-def first_run(_made: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The small root with both recipes trained, and why each artifact was made."""
-    pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
-    root = Path(shutil.copytree(_made, tmp_path_factory.mktemp("adapted") / "root"))
-    write_recipes(root)
-    return root, run(root, PORTS)
+@pytest.fixture
+def adapted(trained_run: tuple[Path, dict[str, str]], tmp_path: Path) -> Paths:
+    """The root with both recipes trained once more, for a test of its own."""
+    return Paths(Path(shutil.copytree(trained_run[0], tmp_path / "adapted")))
 
 
 @pytest.fixture
-def adapted(first_run: tuple[Path, dict[str, str]], tmp_path: Path) -> Paths:
-    """The same root once more, for a test of its own."""
-    return Paths(Path(shutil.copytree(first_run[0], tmp_path / "adapted")))
-
-
-@pytest.fixture
-def stages(adapted: Paths) -> Callable[[], AbstractContextManager[Lineage]]:
+def stages(adapted: Paths) -> Opened:
     """Open the lineage of that root."""
-
-    @contextmanager
-    def opened() -> Iterator[Lineage]:
-        with open_lineage(adapted, load_manifest(adapted, "local", PORTS), "stages") as lineage:
-            yield lineage
-
-    return opened
+    return lambda: opened_at(adapted.root, PORTS)
 
 
 def rows(paths: Paths, recipe: str, name: str) -> list[dict[str, Any]]:
@@ -65,15 +45,11 @@ def rows(paths: Paths, recipe: str, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def both(lineage: Lineage, name: str) -> tuple[Built, Built]:
-    return sft_dataset(lineage, name), trained_adapter(lineage, name)
-
-
 def test_recipes_with_data_come_last_in_a_run_and_the_others_are_none_of_it(
-    first_run: tuple[Path, dict[str, str]], adapted: Paths
+    trained_run: tuple[Path, dict[str, str]], adapted: Paths
 ) -> None:
     write_recipe(adapted.root, "by_hand", None, dataset="data/exports/sft.jsonl")
-    made = [name for name, reason in first_run[1].items() if reason]
+    made = [name for name, reason in trained_run[1].items() if reason]
     assert made == ["sft_dataset seen", "sft_dataset tiny", "trained_adapter seen", "trained_adapter tiny"]
     assert lineage_recipes(adapted) == ["seen", "tiny"]
 
@@ -101,9 +77,7 @@ def test_an_adapter_says_what_it_is_and_loads_as_one_of_peft(adapted: Paths, rec
     assert run.held_out_loss < run.base_held_out_loss
 
 
-def test_what_is_looked_at_and_solved_is_of_other_repositories(
-    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
+def test_what_is_looked_at_and_solved_is_of_other_repositories(adapted: Paths, stages: Opened) -> None:
     # whole tasks, which say what repository they are of
     for name, data in (("of_synthetic", SYNTHETIC), ("of_trajectories", TRAJECTORIES)):
         write_recipe(adapted.root, name, data, recipe="rl_grpo")
@@ -148,9 +122,7 @@ def test_only_a_value_that_decides_about_weights_trains_again(adapted: Paths, ru
     assert list(again) == ["sft_dataset tiny", "trained_adapter tiny"]
 
 
-def test_an_adapter_that_is_lost_is_made_again_though_its_run_is_done(
-    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
+def test_an_adapter_that_is_lost_is_made_again_though_its_run_is_done(adapted: Paths, stages: Opened) -> None:
     before = (adapted.adapter("tiny") / "adapter_model.safetensors").read_bytes()
     shutil.rmtree(adapted.adapter("tiny"))
     with stages() as lineage:
@@ -187,6 +159,11 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
         ConfigError,
         r"recipe 'bad': data\.languages: 'java' has no splits; configs/datasets\.yaml has python",
     ),
+    "the name of a folder of runs": (
+        {"name": "memory", "data": SYNTHETIC},
+        ConfigError,
+        "models/adapters/memory holds runs; give its file",
+    ),
     "no data": (
         {"data": None, "dataset": "data/exports/sft.jsonl"},
         ConfigError,
@@ -195,22 +172,13 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_recipe_that_cannot_be_trained_says_why(
-    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]], name: str
-) -> None:
-    values, kind, said = FAULTS[name]
-    write_recipe(adapted.root, "bad", **values)
-    with stages() as lineage, pytest.raises(kind, match=said):
-        both(lineage, "bad")
-
-
-def test_a_recipe_is_not_called_as_a_folder_of_runs_is(
-    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
-    write_recipe(adapted.root, "memory", SYNTHETIC)
-    with stages() as lineage, pytest.raises(ConfigError, match="models/adapters/memory holds runs; give its file"):
-        sft_dataset(lineage, "memory")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_recipe_that_cannot_be_trained_says_why(adapted: Paths, stages: Opened, fault: str) -> None:
+    values, kind, message = FAULTS[fault]
+    name = values.pop("name", "bad")
+    write_recipe(adapted.root, name, **values)
+    with stages() as lineage, pytest.raises(kind, match=message):
+        sft_dataset(lineage, name)
 
 
 def test_rows_of_synthetic_edits_have_the_form_of_their_recipe(adapted: Paths) -> None:
@@ -227,11 +195,8 @@ def test_rows_of_synthetic_edits_have_the_form_of_their_recipe(adapted: Paths) -
     assert [*rows_of_tasks("rl_grpo", [task], prompt)] == [task.model_dump(mode="json")]
 
 
-def test_rows_are_taken_of_all_groups_in_turns() -> None:
+def test_rows_are_taken_of_all_groups_in_turns_and_of_groups_within_them() -> None:
     assert balance(["a1", "a2", "a3", "b1", "c1", "c2"], 5, lambda item: item[0]) == ["a1", "b1", "c1", "a2", "c2"]
-
-
-def test_groups_within_groups_take_turns_there() -> None:
     items = ["ax1", "ax2", "ay1", "az1", "bx1", "by1", "bx2"]
     found = balance(items, 5, lambda item: item[0], lambda item: item[1])
     # none of the first kind is left out because the others have many groups of the second
@@ -263,9 +228,7 @@ def test_the_keys_of_data_are_the_documented_ones() -> None:
         assert {codes(row[0])[0]: row[1] for row in rows if f"`{kind}`" in row[2] or row[2] == "all"} == keys
 
 
-def test_a_mixture_is_made_of_the_rows_of_its_parts(
-    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
-) -> None:
+def test_a_mixture_is_made_of_the_rows_of_its_parts(adapted: Paths, stages: Opened) -> None:
     composed = {"kind": "composed", "examples": 6, "held_out": 2}
     solved = {"kind": "trajectories", "of": "real", "examples": 5, "held_out": 1}
     parts = [{**part, "prompt": "example"} for part in ({**SYNTHETIC, "per_snippet": 4}, composed, solved)]
@@ -286,28 +249,26 @@ def test_a_mixture_is_made_of_the_rows_of_its_parts(
     assert {*json.loads(action)} == {"pattern", "rewrite"}
 
 
-def test_the_parts_of_a_mixture_are_asked_in_one_way(adapted: Paths) -> None:
-    parts = [SYNTHETIC, {"kind": "composed", "prompt": "example"}]
-    write_recipe(adapted.root, "mixed", {"kind": "mixture", "parts": parts})
-    with pytest.raises(ConfigError, match="parts: are asked by brief, example; name one prompt in all of them"):
-        lineage_recipes(adapted)
-
-
-def test_what_a_service_forgets_cannot_be_gone_on_from(
-    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+@pytest.mark.parametrize(
+    ("data", "values", "message"),
+    [
+        (
+            {"kind": "mixture", "parts": [SYNTHETIC, {"kind": "composed", "prompt": "example"}]},
+            {},
+            "parts: are asked by brief, example; name one prompt in all of them",
+        ),
+        (SYNTHETIC, {"follows": "tiny", "start_from": "tinker://x"}, "both say what is trained on"),
+    ],
+)
+def test_a_recipe_says_one_thing_in_one_way(
+    adapted: Paths, data: dict[str, Any], values: dict[str, Any], message: str
 ) -> None:
-    write_recipe(adapted.root, "after", SYNTHETIC, follows="tiny")
-    with stages() as lineage, pytest.raises(ConfigError, match="`memory` forgets what it trained; use `local`"):
-        both(lineage, "after")
+    write_recipe(adapted.root, "after", data, **values)
+    with pytest.raises(ConfigError, match=message):
+        lineage_recipes(adapted)
 
 
 def test_what_is_trained_on_demand_is_no_part_of_a_run(adapted: Paths) -> None:
     write_recipe(adapted.root, "a_later_one", SYNTHETIC, is_on_demand=True)
     assert lineage_recipes(adapted) == ["seen", "tiny", "a_later_one"]
     assert recipes_of_run(adapted) == ["seen", "tiny"]
-
-
-def test_a_recipe_says_in_one_way_what_it_goes_on_from(adapted: Paths) -> None:
-    write_recipe(adapted.root, "after", SYNTHETIC, follows="tiny", start_from="tinker://x")
-    with pytest.raises(ConfigError, match="both say what is trained on"):
-        lineage_recipes(adapted)
