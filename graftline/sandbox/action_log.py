@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.errors import SandboxError
+from graftline.sandbox.inside.files import hold
 from graftline.sandbox.workspaces import safe_name
 
 MAX_TEXT = 4000
@@ -97,16 +98,13 @@ class ActionLog:
 def _lock(path: Path) -> Iterator[int]:
     """Lock the folder `path` for this writer, and open it."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
         fcntl.flock(folder, fcntl.LOCK_EX)
         try:
             yield folder
         finally:
             # explicitly: a child that was forked meanwhile shares the lock, and closing would leave it there
             fcntl.flock(folder, fcntl.LOCK_UN)
-    finally:
-        os.close(folder)
 
 
 def _open_log(name: str, folder: int) -> int:

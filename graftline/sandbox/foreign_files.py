@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.file_names import WorkspaceLimits
-from graftline.sandbox.inside.files import FOLDER, names_in
+from graftline.sandbox.inside.files import hold, names_in, open_folder
 
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO would block
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,27 +40,23 @@ def _blame(path: str) -> Iterator[None]:
 def enter_folder(name: str, folder: int, path: str) -> Iterator[int]:
     """Open the folder `name` of an open folder; `path` is what messages call it."""
     with _blame(path):
-        descriptor = os.open(name, FOLDER, dir_fd=folder)
-    try:
+        opened = open_folder(name, folder)
+    with opened as descriptor:
         if os.fstat(descriptor).st_dev != os.fstat(folder).st_dev:
             raise DataError(f"workspace: {path!r}: is another file system; expected folders and regular files only")
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
 def _open_file(name: str, folder: int, path: str) -> Iterator[int]:
     with _blame(path):
-        descriptor = os.open(name, FILE, dir_fd=folder)
-    try:
+        opened = hold(os.open(name, FILE, dir_fd=folder))
+    with opened as descriptor:
         status = os.fstat(descriptor)
         _check_kind(status, path)
         if status.st_nlink > 1:
             raise DataError(f"workspace: {path!r}: is a hard link; expected folders and regular files only")
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _check_kind(status: os.stat_result, path: str) -> None:

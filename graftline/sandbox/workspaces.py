@@ -23,7 +23,7 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.core.hashing import sha256_text
 from graftline.sandbox.file_names import WorkspaceLimits, check_count, check_files, check_size, short
 from graftline.sandbox.foreign_files import FILE, NEW_FILE, enter_folder, open_files, put, read
-from graftline.sandbox.inside.files import FOLDER, names_in, remove
+from graftline.sandbox.inside.files import FOLDER, hold, names_in, remove
 
 logger = logging.getLogger(__name__)
 
@@ -269,12 +269,9 @@ def _new_owner(folder: int) -> tuple[str, int]:
 @contextmanager
 def _lock_of_dead(owner_file: str, folder: int) -> Iterator[None]:
     """Hold the lock of an owner; BlockingIOError while it lives."""
-    lock = os.open(owner_file, FILE, dir_fd=folder)
-    try:
+    with hold(os.open(owner_file, FILE, dir_fd=folder)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    finally:
-        os.close(lock)
 
 
 def _encode(name: str, content: str | bytes) -> bytes:

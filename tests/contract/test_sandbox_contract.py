@@ -83,6 +83,20 @@ INVALID = {
     "a regular expression with a look-ahead": rule("x", kind="call", regex="(?=f)"),
     "an undefined utility": rule("x", matches="no_such_utility"),
     "a template that is no text": rule({"template": 5}, kind="call"),
+    "an undefined list variable": rule("$$$B", pattern="f($A)"),
+    "an undefined variable of a fix that captures nothing": rule("$_A", pattern="f($_A)"),
+    "an undefined variable of a transformation": rule(
+        "$B", pattern="f($A)", transform={"B": {"substring": {"source": "$C"}}}
+    ),
+    "transformations in a circle": rule(
+        "$B",
+        pattern="f($A)",
+        transform={"B": {"substring": {"source": "$C"}}, "C": {"substring": {"source": "$B"}}},
+    ),
+    "a transformation that is none": rule("$B", pattern="f($A)", transform={"B": {"shout": "$A"}}),
+    "a fix that expands to what is no rule": rule({"template": "", "expandEnd": {"no_such_key": ","}}, pattern="f($A)"),
+    "a rule for nodes of any kind": rule("", regex="f"),
+    "constraints that are no rules": rule("", pattern="f($A)", constraints={"A": "b"}),
     "a fix without a template": rule({}, kind="call"),
     "a transformation of a variable that captures nothing": rule(
         "$B", pattern="f($_A)", transform={"B": {"substring": {"source": "$_A"}}}

@@ -17,13 +17,13 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import SandboxError
 from graftline.rollouts.collect import RolloutConfig, collect
-from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.induction import MemoryTeacher
 from graftline.sandbox.actions.process import ProcessSandbox
 from graftline.sandbox.actions.warm import WarmSandbox
 from graftline.sandbox.base import Limits, Sandbox, SandboxResult, Verdict
 from tests.processes import children_with, wait_until_ended
 from tests.security.hostile.action_cases import search
+from tests.tasks import make_task
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
@@ -242,18 +242,7 @@ def test_an_inner_process_that_cannot_start_is_an_error(kind: str, monkeypatch: 
 # ---- a broken machine is no wrong answer
 
 
-TASK = Task(
-    id="t",
-    dataset="d",
-    language="python",
-    instruction="Rename f.",
-    before="f(1)\n",
-    target="g(1)\n",
-    gold_action=RENAME,
-    licence="MIT",
-    group="g",
-    origin="o",
-)
+TASK = make_task("f(1)\n", "g(1)\n", instruction="Rename f.", gold_action=RENAME)
 
 
 def test_an_attempt_during_which_the_spawner_dies_is_made_again_and_rewarded_for_what_it_is(

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -33,6 +33,15 @@ _MEANWHILE = frozenset({errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, 
 """Errors that say that somebody works in it still."""
 
 
+@contextmanager
+def hold(descriptor: int) -> Iterator[int]:
+    """Give an open descriptor, and close it in the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def names_in(folder: int, most: int | None = None) -> list[str]:
     """Return the names of so many entries of an open folder."""
     with os.scandir(folder) as entries:
@@ -41,7 +50,7 @@ def names_in(folder: int, most: int | None = None) -> list[str]:
 
 def copy_parts(source: int, parts: Sequence[str], target: str) -> None:
     """Copy the content of folders below an open one, the later over the earlier; all of it if none is named."""
-    with _open_folder(target) as top:
+    with open_folder(target) as top:
         for part in parts or (".",):
             # opened anew: other processes read the same folder, and would share the position in it
             with _walk(part.split("/"), source) as folder:
@@ -51,12 +60,9 @@ def copy_parts(source: int, parts: Sequence[str], target: str) -> None:
 def put(path: str, top: int, content: bytes, mode: int) -> None:
     """Write a file below an open folder, in place of whatever is there; no link on the way is followed."""
     above, _, name = path.rpartition("/")
-    with _walk(above.split("/") if above else [], top, is_made=True) as folder:
-        descriptor = _open_new(name, folder, mode)
-        try:
-            write(descriptor, content)
-        finally:
-            os.close(descriptor)
+    folders = above.split("/") if above else []
+    with _walk(folders, top, is_made=True) as folder, hold(_open_new(name, folder, mode)) as descriptor:
+        write(descriptor, content)
 
 
 def _copy(source: int, target: int) -> None:
@@ -69,23 +75,18 @@ def _copy(source: int, target: int) -> None:
             remove(name, target)
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
         elif entry.is_dir(follow_symlinks=False):
-            with _open_folder(name, source) as inner, _make_folder(name, target) as copied:
+            with open_folder(name, source) as inner, _make_folder(name, target) as copied:
                 _copy(inner, copied)
         elif entry.is_file(follow_symlinks=False):
             _copy_file(name, source, target)
 
 
 def _copy_file(name: str, source: int, target: int) -> None:
-    reader = os.open(name, _OLD, dir_fd=source)
-    try:
-        writer = _open_new(name, target, stat.S_IMODE(os.fstat(reader).st_mode) & 0o755 | 0o600)
-        try:
+    with hold(os.open(name, _OLD, dir_fd=source)) as reader:
+        mode = stat.S_IMODE(os.fstat(reader).st_mode) & 0o755 | 0o600
+        with hold(_open_new(name, target, mode)) as writer:
             while os.sendfile(writer, reader, None, _CHUNK_BYTES):
                 pass
-        finally:
-            os.close(writer)
-    finally:
-        os.close(reader)
 
 
 def _open_new(name: str, folder: int, mode: int) -> int:
@@ -96,13 +97,9 @@ def _open_new(name: str, folder: int, mode: int) -> int:
         return os.open(name, _NEW, mode, dir_fd=folder)
 
 
-@contextmanager
-def _open_folder(name: str, folder: int | None = None) -> Iterator[int]:
-    descriptor = os.open(name, FOLDER, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def open_folder(name: str, folder: int | None = None) -> AbstractContextManager[int]:
+    """Open a folder, which may be below an open one, without following a link."""
+    return hold(os.open(name, FOLDER, dir_fd=folder))
 
 
 @contextmanager
@@ -113,7 +110,7 @@ def _make_folder(name: str, folder: int) -> Iterator[int]:
     if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         remove(name, folder)
         os.mkdir(name, 0o755, dir_fd=folder)
-    with _open_folder(name, folder) as descriptor:
+    with open_folder(name, folder) as descriptor:
         yield descriptor
 
 
@@ -123,7 +120,7 @@ def _walk(parts: Sequence[str], top: int, is_made: bool = False) -> Iterator[int
     if not parts:
         yield top
         return
-    enter = _make_folder if is_made else _open_folder
+    enter = _make_folder if is_made else open_folder
     with enter(parts[0], top) as folder, _walk(parts[1:], folder, is_made) as innermost:
         yield innermost
 
@@ -136,7 +133,7 @@ def give_back(folders: Mapping[str, str], returned: Mapping[str, Any], report: i
     reader = _Reader(returned["size_bytes"], returned["files"])
     for path in returned["paths"]:
         top, _, below = path.partition("/")
-        with _open_folder(folders[top]) as folder:
+        with open_folder(folders[top]) as folder:
             reader.read(path, folder, [part for part in below.split("/") if part])
     head = {"files": [[path, len(data)] for path, data in reader.files.items()], "left_out": reader.left_out}
     write(report, add_length(json.dumps(head).encode()))
@@ -183,7 +180,7 @@ class _Reader:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         try:
             if stat.S_ISDIR(status.st_mode):
-                with _open_folder(name, folder) as inner:
+                with open_folder(name, folder) as inner:
                     self._read_folder(path, inner, depth + 1)
             elif stat.S_ISREG(status.st_mode):
                 self._read_file(path, name, folder)
@@ -210,8 +207,7 @@ class _Reader:
                 self._read_entry(below, entry.name, folder, depth)
 
     def _read_file(self, path: str, name: str, folder: int) -> None:
-        descriptor = os.open(name, _OLD, dir_fd=folder)
-        try:
+        with hold(os.open(name, _OLD, dir_fd=folder)) as descriptor:
             size = os.fstat(descriptor).st_size
             if size > self._bytes_left or self._entries_left <= 0:
                 self._leave_out(path, TOO_LARGE if size > self._bytes_left else TOO_MANY)
@@ -219,8 +215,6 @@ class _Reader:
             data = bytearray()
             while len(data) < size and (chunk := os.read(descriptor, min(_CHUNK_BYTES, size - len(data)))):
                 data += chunk
-        finally:
-            os.close(descriptor)
         self.files[path] = bytes(data)
         self._bytes_left -= len(data)
         self._entries_left -= 1
@@ -233,11 +227,8 @@ class _Reader:
 def remove_path(path: str) -> None:
     """Remove a file or a folder by its path."""
     above, name = os.path.split(path)
-    descriptor = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold(os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         remove(name, descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove(name: str, folder: int) -> None:
@@ -314,12 +305,10 @@ def _take_over(name: str, folder: int) -> int:
     try:
         descriptor = os.open(name, FOLDER, dir_fd=folder)
     except PermissionError:
-        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
+        path_only = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with hold(os.open(name, path_only, dir_fd=folder)) as handle:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - fchmod refuses such a descriptor
             descriptor = os.open(".", FOLDER, dir_fd=handle)
-        finally:
-            os.close(handle)
     try:
         status = os.fstat(descriptor)
         if status.st_dev != os.fstat(folder).st_dev:

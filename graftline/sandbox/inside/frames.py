@@ -20,10 +20,15 @@ def send(descriptor: int, data: bytes | bytearray) -> None:
     write(descriptor, add_length(data))
 
 
-def receive(descriptor: int) -> bytes | None:
-    """Read one frame; None at the end of the input."""
+def receive(descriptor: int, most: int | None = None) -> bytes | None:
+    """Read one frame; None at the end of the input, OverflowError of one of more than so many bytes."""
     head = read(descriptor, 4)
-    return None if head is None else read(descriptor, size_of(head))
+    if head is None:
+        return None
+    size = size_of(head)
+    if most is not None and size > most:
+        raise OverflowError(f"a message of {size} bytes; {most} is the most")
+    return read(descriptor, size)
 
 
 def size_of(head: bytes | bytearray) -> int:

@@ -182,15 +182,13 @@ class InitProcess:
             # tests may read the files of code that has a process of its own, and can import none of them
             if request["apart"] and kind == "files" and name.lower().endswith(_CAN_BE_IMPORTED):
                 continue
-            top = os.open(self._temporary if kind == "temporary" else self._work, files.FOLDER)
-            files.put(name, top, content, 0o444 if kind == "trusted" else 0o644)
-            os.close(top)
+            with files.open_folder(self._temporary if kind == "temporary" else self._work) as top:
+                files.put(name, top, content, 0o444 if kind == "trusted" else 0o644)
         if self._isolation.has_namespaces:
             for name, _ in request["trusted"]:
                 case_jail.protect_file(f"{self._work}/{name}", self._work)
-        descriptor = os.open(f"{self._temporary}/{_STDIN}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        write(descriptor, body[size:])
-        os.close(descriptor)
+        with files.open_folder(self._temporary) as top:
+            files.put(_STDIN, top, body[size:], 0o600)
 
     def _start_code(self, request: Mapping[str, Any], body: bytes, link: tuple[int, int]) -> int:
         """Start the process of the code under test, on the files of the case but for the tests; return its id."""
@@ -200,11 +198,10 @@ class InitProcess:
             kernel.end_with_parent()
             _offer_to_the_memory_killer()
             work = self._isolation.make_code_folder(self._folder)
-            top = os.open(work, files.FOLDER)
-            for kind, name, content in _files_of(request, body):
-                if kind == "files" or (kind == "trusted" and not name.endswith(".py")):
-                    files.put(name, top, content, 0o644)
-            os.close(top)
+            with files.open_folder(work) as top:
+                for kind, name, content in _files_of(request, body):
+                    if kind == "files" or (kind == "trusted" and not name.endswith(".py")):
+                        files.put(name, top, content, 0o644)
             if self._isolation.has_namespaces and (program := os.fork()):
                 _await_as_first(program)  # the first process of a namespace ignores most signals
             kernel.end_with_parent()

@@ -191,19 +191,15 @@ class Link:
             raise CodeEndedError("the process of the code under test has ended") from None
 
     def _receive(self) -> Mapping[str, Any] | None:
-        head = frames.read(self._reader, 4)
-        if head is None:
-            return None
-        size = frames.size_of(head)
-        if size > _MOST_BYTES:
-            raise LinkError(f"a message of {size} bytes; {_MOST_BYTES} is the most")
-        data = frames.read(self._reader, size)
-        if data is None:
-            return None
         try:
-            frame = json.loads(data)
+            data = frames.receive(self._reader, _MOST_BYTES)
+            frame = {} if data is None else json.loads(data)
+        except OverflowError as error:
+            raise LinkError(str(error)) from None
         except (ValueError, RecursionError):
             raise LinkError("a message that is no JSON") from None
+        if data is None:
+            return None
         if not isinstance(frame, dict):
             raise LinkError("a message of no valid form")
         return frame

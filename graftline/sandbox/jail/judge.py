@@ -104,29 +104,26 @@ class TestResult:
     """What of the code under test was believed; with `report` it may have made up all of this."""
 
 
-class _TestLine(BaseModel):
+class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     nonce: str
+
+
+class _TestLine(_Line):
     test: str
     outcome: Literal["passed", "failed", "skipped", "tampered", "not_judged"]
     error: str
     s: float
 
 
-class _CallLine(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    nonce: str
+class _CallLine(_Line):
     call: Annotated[int, Field(ge=0)]
     value: Any = None
     raised: str | None = None
 
 
-class _EndLine(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    nonce: str
+class _EndLine(_Line):
     end: int
 
 

@@ -4,7 +4,7 @@ import ast
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from graftline.core.config import Config
 from graftline.core.errors import DataError
@@ -16,6 +16,17 @@ _FILES, _TEXT, _CALLS, _TESTS, _ARGUMENTS, _NAME = 200, 1 << 20, 1000, 10_000, 1
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 
 
+def _check_files(files: dict[str, str]) -> dict[str, str]:
+    try:
+        folders_of(map(argument_path_of, files))
+    except DataError as error:
+        raise ValueError(str(error)) from None
+    for name, text in files.items():
+        if len(text) > _TEXT:
+            raise ValueError(f"{name!r} has {len(text)} characters; at most {_TEXT} are taken")
+    return files
+
+
 Trust = Literal["values", "comparisons", "report"]
 
 
@@ -23,7 +34,7 @@ class PytestSpec(Config):
     """Tests that are laid beside the workspace's files once these are there, and take the place of those of their name."""
 
     kind: Literal["pytest"] = "pytest"
-    files: dict[str, str] = Field(min_length=1, max_length=_FILES)
+    files: Annotated[dict[str, str], AfterValidator(_check_files)] = Field(min_length=1, max_length=_FILES)
     """Text of every test file, and of what the tests read, by its path."""
     expected: tuple[str, ...] = Field(min_length=1, max_length=_TESTS, strict=False)
     """Node ids of the tests that have to run and pass: `tests/test_a.py::test_first`."""
@@ -31,11 +42,6 @@ class PytestSpec(Config):
     """What of the code under test is believed. `values`: what its functions return and its objects hold; it has a process
     of its own, and no report can be forged. `comparisons`: also whether its objects are equal, in order, or hold a value.
     `report`: whatever it has pytest report, for they share a process."""
-
-    @field_validator("files")
-    @classmethod
-    def _are_portable(cls, files: dict[str, str]) -> dict[str, str]:
-        return _check_files(files)
 
     @model_validator(mode="after")
     def _are_of_the_files(self) -> Self:
@@ -119,7 +125,7 @@ class ProgramSpec(Config):
     arguments: tuple[str, ...] = Field(min_length=1, max_length=_ARGUMENTS, strict=False)
     """The file first."""
     stdin: str = Field(default="", max_length=_TEXT)
-    files: dict[str, str] = Field(default_factory=dict, max_length=_FILES)
+    files: Annotated[dict[str, str], AfterValidator(_check_files)] = Field(default_factory=dict, max_length=_FILES)
     """Files that take the place of others of their name."""
     expected_stdout: str = Field(max_length=_TEXT)
     expected_exit_code: int = Field(default=0, ge=0, le=255)
@@ -131,22 +137,6 @@ class ProgramSpec(Config):
             raise ValueError(fault)
         return arguments
 
-    @field_validator("files")
-    @classmethod
-    def _are_portable(cls, files: dict[str, str]) -> dict[str, str]:
-        return _check_files(files)
-
 
 TestSpec = Annotated[PytestSpec | CallsSpec | ProgramSpec, Field(discriminator="kind")]
 """What `run_tests` takes."""
-
-
-def _check_files(files: dict[str, str]) -> dict[str, str]:
-    try:
-        folders_of(map(argument_path_of, files))
-    except DataError as error:
-        raise ValueError(str(error)) from None
-    for name, text in files.items():
-        if len(text) > _TEXT:
-            raise ValueError(f"{name!r} has {len(text)} characters; at most {_TEXT} are taken")
-    return files

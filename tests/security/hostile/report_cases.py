@@ -97,6 +97,13 @@ def tell(function):
             pass
 """
 
+_WRITTEN = {
+    "lines_without_the_nonce": b'{"nonce": "", "test": "test_m.py::test_add", "outcome": "passed", "error": "", "s": 0.1}\n',
+    "half_a_line": b'{"nonce": "',
+    "an_empty_line": b"\n",
+    "lines_of_json_that_no_report_has": b"[" * 100_000 + b"\n",
+}
+
 _ALONE = with_names(
     {
         **{
@@ -106,6 +113,10 @@ _ALONE = with_names(
             for name, text in _LAID.items()
         },
         "lays_modules_that_are_used": ReportCase("", files=dict.fromkeys(_USED_MODULES, _LEAVING)),
+        **{
+            name: f"for descriptor in range(3, 2048):\n    try: os.write(descriptor, {data!r})\n    except OSError: pass\n"
+            for name, data in _WRITTEN.items()
+        },
         "removes_the_tests": """
         for name in ("test_m.py", "../work/test_m.py"):
             try:
@@ -200,21 +211,11 @@ _ALONE = with_names(
         import inspect
         inspect.iscoroutinefunction = lambda function: True
         """,
-        "lines_without_the_nonce": """
-        for descriptor in range(3, 2048):
-            try: os.write(descriptor, b'{"nonce": "", "test": "test_m.py::test_add", "outcome": "passed", "error": "", "s": 0.1}\\n')
-            except OSError: pass
-        """,
         "an_end_without_the_nonce": """
         for descriptor in range(3, 2048):
             try: os.write(descriptor, b'{"nonce": "", "end": 3}\\n')
             except OSError: pass
         os._exit(0)
-        """,
-        "half_a_line": """
-        for descriptor in range(3, 2048):
-            try: os.write(descriptor, b'{"nonce": "')
-            except OSError: pass
         """,
         "half_a_line_at_the_end": """
         def add(a, b):
@@ -222,16 +223,6 @@ _ALONE = with_names(
                 try: os.write(descriptor, b'{"nonce": "')
                 except OSError: pass
             os._exit(0)
-        """,
-        "an_empty_line": """
-        for descriptor in range(3, 2048):
-            try: os.write(descriptor, b'\\n')
-            except OSError: pass
-        """,
-        "lines_of_json_that_no_report_has": """
-        for descriptor in range(3, 2048):
-            try: os.write(descriptor, b'[' * 100_000 + b'\\n')
-            except OSError: pass
         """,
         "descriptors_closed": "os.closerange(3, 2048)",
         "descriptors_led_elsewhere": """

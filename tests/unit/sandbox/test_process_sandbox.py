@@ -69,24 +69,6 @@ def test_a_source_sent_while_nobody_reads_it_is_no_failure(process: ProcessSandb
     assert result.verdict is Verdict.ACTION_ERROR
 
 
-def test_the_reason_of_a_refusal_is_what_ast_grep_says(process: ProcessSandbox) -> None:
-    [result] = process.apply_many("f(1)\n", "python", [PatternAction(pattern="f($A)", rewrite="$B")])
-    assert result.error == "Fail to parse yaml as Rule. Undefined meta var `B` used in `fix`."
-
-
-def test_a_comment_that_suppresses_findings_suppresses_the_rewrite(process: ProcessSandbox) -> None:
-    [result] = process.apply_many("f(1)\n# ast-grep-ignore\nf(2)\n", "python", [RENAME])
-    assert result.after == "g(1)\n# ast-grep-ignore\nf(2)\n"
-
-
-def test_a_panic_of_ast_grep_is_blamed_on_the_action(process: ProcessSandbox) -> None:
-    panics = RuleAction(
-        rule={"pattern": "f($_A)"}, fix="$B", transform={"B": {"substring": {"source": "$_A", "startChar": 1}}}
-    )
-    results = process.apply_many("f(1)\n", "python", [panics, RENAME])
-    assert [result.verdict for result in results] == [Verdict.ACTION_ERROR, Verdict.OK]
-
-
 class Interruption(BaseException):
     pass
 
