@@ -39,6 +39,7 @@ def lines(path: Path) -> list[Any]:
 
 
 def test_each_entry_is_a_line_in_the_file_of_its_task(log: ActionLog, folder: Path) -> None:
+    assert not folder.exists()
     log.write("a", {"action": {"pattern": "f($A)"}, "verdict": "ok", "cpu_s": 0.5, "matches": [1, 2], "error": None})
     log.write("b", {"verdict": "no_match"})
     log.write("a", {"verdict": "crash", "is_right": False})
@@ -49,19 +50,9 @@ def test_each_entry_is_a_line_in_the_file_of_its_task(log: ActionLog, folder: Pa
     assert (folder / "b.jsonl").read_text() == '{"verdict": "no_match"}\n'
 
 
-def test_nothing_is_made_before_something_is_written(log: ActionLog, folder: Path) -> None:
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize("task_id", ["../../x", "/etc/passwd", "x" * 10_000, "a\0b", "a\nb", "", "..", "\ud800", ".a"])
-def test_a_hostile_task_id_stays_in_the_folder(log: ActionLog, folder: Path, task_id: str) -> None:
-    log.write(task_id, {"x": 1})
-    [path] = folder.iterdir()
-    assert (path.suffix, lines(path)) == (".jsonl", [{"x": 1}])
-
-
-def test_different_task_ids_never_share_a_file(log: ActionLog, folder: Path) -> None:
+def test_task_ids_stay_in_the_folder_and_never_share_a_file(log: ActionLog, folder: Path) -> None:
     ids = ["a/b", "a_b", "a:b", "A_B", "a", "A", "", "task", "x" * 10_000, "x" * 10_001, "a.jsonl", "a.jsonl.1"]
+    ids += ["../../x", "/etc/passwd", "a\0b", "a\nb", "..", "\ud800", ".a"]
     for task_id in ids:
         log.write(task_id, {"task_id": task_id[:20]})
     assert len(list(folder.iterdir())) == len(ids)
@@ -176,25 +167,22 @@ def numbers_in(folder: Path) -> dict[str, list[int]]:
     return {path.name: [line["n"] for line in lines(path)] for path in sorted(folder.iterdir())}
 
 
-def test_a_file_that_would_become_too_large_is_put_aside(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=len('{"n": 0}\n') * 2, max_files=2)
-    for number in range(9):
+@pytest.mark.parametrize(
+    ("lines_per_file", "max_files", "writes", "files"),
+    [
+        (2, 2, 9, {"t.jsonl": [8], "t.jsonl.1": [6, 7], "t.jsonl.2": [4, 5]}),
+        (0.1, 1, 3, {"t.jsonl": [2], "t.jsonl.1": [1]}),
+        (0.1, 0, 3, {"t.jsonl": [2]}),
+    ],
+    ids=["lines", "a line that is larger than a file", "nothing is kept"],
+)
+def test_a_file_that_would_become_too_large_is_put_aside(
+    folder: Path, lines_per_file: float, max_files: int, writes: int, files: dict[str, list[int]]
+) -> None:
+    log = ActionLog(folder, redact, max_bytes=int(len('{"n": 0}\n') * lines_per_file) or 1, max_files=max_files)
+    for number in range(writes):
         log.write("t", {"n": number})
-    assert numbers_in(folder) == {"t.jsonl": [8], "t.jsonl.1": [6, 7], "t.jsonl.2": [4, 5]}
-
-
-def test_a_line_that_is_larger_than_a_file_has_a_file_of_its_own(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=1, max_files=1)
-    for number in range(3):
-        log.write("t", {"n": number})
-    assert numbers_in(folder) == {"t.jsonl": [2], "t.jsonl.1": [1]}
-
-
-def test_nothing_is_put_aside_where_nothing_is_kept(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=1, max_files=0)
-    for number in range(3):
-        log.write("t", {"n": number})
-    assert numbers_in(folder) == {"t.jsonl": [2]}
+    assert numbers_in(folder) == files
 
 
 def test_what_was_kept_under_a_larger_number_goes(folder: Path) -> None:
