@@ -116,10 +116,12 @@ class ProcessSandbox(Sandbox):
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="graftline-jail-")
         (Path(self._folder.name) / _PROJECT_FILE).write_text("ruleDirs: []\n", "utf-8")
-        arguments = [self._limits.model_dump_json()]
-        self._spawner, self._isolation = start_applier(
-            "process", "spawner", arguments, {"LANG": "C.UTF-8"}, self._folder.name
-        )
+        arguments, folder = [self._limits.model_dump_json()], self._folder.name
+        try:
+            self._spawner, self._isolation = start_applier("process", "spawner", arguments, {"LANG": "C.UTF-8"}, folder)
+        except SandboxError:
+            self.close()
+            raise
         return self._isolation
 
 
