@@ -49,13 +49,6 @@ def test_a_served_model_is_asked_by_its_prompt_with_a_seed_for_each_attempt(prom
     assert "new(" not in shown
 
 
-def test_seeds_do_not_depend_on_what_else_is_asked() -> None:
-    one, other = Question(case(2), 1), Question(case(2), 2)
-
-    assert Sampling(seed=1).seed_of(one) == Sampling(seed=1).seed_of(Question(case(2), 1))
-    assert len({Sampling(seed=seed).seed_of(which) for seed in (1, 2) for which in (one, other)}) == 4
-
-
 def test_a_model_that_does_not_answer_is_a_failure_of_a_machine(prompt: Prompt) -> None:
     async def gone(request: ChatRequest) -> str:
         raise ActorError("the actor is gone")

@@ -67,20 +67,6 @@ def test_a_better_prompt_is_found_and_judged_on_seeds_that_nothing_was_learned_f
     assert outcome.front == sorted({number for numbers in outcome.best_by_seed.values() for number in numbers})
 
 
-def test_the_same_optimization_goes_the_same_way() -> None:
-    assert run(PaidApp()) == run(PaidApp())
-
-
-def test_what_is_journalled_is_not_paid_again(tmp_path: Path) -> None:
-    journal, app = FileJournal(tmp_path / "journal.jsonl"), PaidApp()
-    first = run(app, journal=journal)
-    paid = len(app.asked)
-
-    again = run(app, journal=FileJournal(tmp_path / "journal.jsonl"))
-
-    assert (again, len(app.asked)) == (first, paid)
-
-
 @pytest.mark.parametrize("number", [1, 7, 23, 41])
 def test_one_that_was_broken_off_anywhere_ends_as_if_it_was_not(tmp_path: Path, number: int) -> None:
     whole = run(PaidApp())

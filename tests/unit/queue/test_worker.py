@@ -50,10 +50,6 @@ def test_every_job_is_done() -> None:
     assert (ended, queue.depth()) == ({"finished": 50}, Depth(0, 0, 50, 0))
 
 
-def test_an_empty_queue_ends_the_work() -> None:
-    assert run_worker(queue_of(0), lambda *_: None, SHORT, StopRequest(), "w") == {}
-
-
 def test_no_more_jobs_are_taken_than_run() -> None:
     queue, gate, in_flight = queue_of(9), threading.Barrier(3), []
 
@@ -63,15 +59,6 @@ def test_no_more_jobs_are_taken_than_run() -> None:
 
     ended = run_worker(queue, handle, WorkerSettings(until_empty=True, concurrency=3), StopRequest(), "w")
     assert (ended, max(in_flight)) == ({"finished": 9}, 3)
-
-
-def test_jobs_run_at_the_same_time() -> None:
-    gate = threading.Barrier(4)
-
-    def handle(_job: Job, _is_mine: Callable[[], bool]) -> None:
-        gate.wait(SOON_S)
-
-    assert run_worker(queue_of(8), handle, SHORT, StopRequest(), "w") == {"finished": 8}
 
 
 ENDS = {
@@ -110,17 +97,6 @@ def test_an_error_decides_whether_a_job_is_tried_again(name: str) -> None:
     assert (run_worker(queue, handle, SHORT, StopRequest(), "w"), queue.dead()) == (counts, letters)
 
 
-def test_a_job_that_fails_once_is_done_the_second_time() -> None:
-    queue, tried = queue_of(1), []
-
-    def handle(job: Job, _is_mine: Callable[[], bool]) -> None:
-        tried.append(job)
-        if len(tried) == 1:
-            raise ActorError("busy")
-
-    assert run_worker(queue, handle, SHORT, StopRequest(), "w") == {"given_back": 1, "finished": 1}
-
-
 def test_secrets_are_taken_out_of_reasons() -> None:
     queue = queue_of(1, max_tries=1)
 
@@ -144,20 +120,6 @@ def test_a_long_job_stays_with_its_worker() -> None:
             "finished": 1
         }
     assert sorted(calls) == ["job 0", "job 1"]
-
-
-def test_a_worker_that_is_asked_to_stop_finishes_what_it_has() -> None:
-    queue, begun, go_on = queue_of(3), threading.Event(), threading.Event()
-
-    def handle(_job: Job, _is_mine: Callable[[], bool]) -> None:
-        begun.set()
-        assert go_on.wait(SOON_S)
-
-    with working(queue, handle, WorkerSettings(concurrency=1)) as (stop, returned):
-        assert begun.wait(SOON_S)
-        stop.ask()
-        go_on.set()
-    assert (returned, queue.depth()) == ([{"finished": 1}], Depth(2, 0, 1, 0))
 
 
 @pytest.mark.parametrize(("asked", "drain_s"), [(1, 0.0), (2, 3600.0)], ids=["time to drain is over", "asked twice"])

@@ -58,23 +58,9 @@ def test_what_is_saved_is_loaded(store: StateStore) -> None:
     assert store.load("a") == state
 
 
-def test_an_update_is_merged_into_what_is_stored(store: StateStore) -> None:
-    store.save("a", State(decisions=("b",)))
-
-    assert (store.update("a", StateUpdate(decisions=["c"])), store.load("a")) == (State(decisions=("b", "c")),) * 2
-
-
 def test_the_limits_of_the_store_hold_for_updates(path: Path) -> None:
     with StateStore(path, StateLimits(max_items=1)) as store:
         assert store.update("a", StateUpdate(goals=["b", "c"])) == State(goals=("c",))
-
-
-def test_what_was_written_is_there_when_the_store_is_opened_again(store: StateStore, path: Path) -> None:
-    store.update("a", StateUpdate(goals=["b"]))
-    store.close()
-
-    with StateStore(path) as again:
-        assert again.load("a") == State(goals=("b",))
 
 
 def test_the_history_says_when_what_became_different(store: StateStore) -> None:

@@ -149,12 +149,6 @@ def test_texts_with_tags_and_line_breaks_inside_json_are_texts() -> None:
     assert parse_answer(text, TAGS) == Answer("t", action, StateUpdate(), is_strict=False)
 
 
-def test_long_notes_are_clipped_as_the_state_clips_them() -> None:
-    found = parse_answer(f'{T}<action>{A}</action><state_update>{{"history": ["{"x" * 300}"]}}</state_update>', TAGS)
-    assert isinstance(found, Answer)
-    assert found.state_update.history == ["x" * 255 + "…"]
-
-
 B = A.replace("new", "newer")
 UNREADABLE = {
     "nothing": ("", "There is no action in the answer: give <think>...</think><action>{...}</action>"),
