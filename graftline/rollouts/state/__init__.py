@@ -7,7 +7,6 @@ their attempts came; `state_update_of` reads what a model says.
 from graftline.rollouts.state.attempts import AttemptLog, AttemptStatus
 from graftline.rollouts.state.state import (
     State,
-    StateLimits,
     StateUpdate,
     merge,
     render,
@@ -22,7 +21,6 @@ __all__ = [
     "Change",
     "Entry",
     "State",
-    "StateLimits",
     "StateStore",
     "StateUpdate",
     "merge",

@@ -8,18 +8,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.tokens import count_tokens
 
 MAX_HISTORY = 3
+"""Texts of the history; one of them says what was left out, once something was."""
 MAX_ITEMS = 8
+"""Texts of every other list."""
 MAX_CHARACTERS = 256
+"""Of one text."""
+BUDGET_TOKENS = 800
+"""Of the whole state in a prompt; one that is longer is summarized."""
+TARGET_TOKENS = 400
+"""What a summary comes down to, so that not every step that follows makes one; the newest update is kept all the same."""
 
 Note = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
 
@@ -28,31 +34,6 @@ _DISPENSABLE = ("hypotheses", "decisions", "history", "open_issues", "next_focus
 """What goes first where there is no room: the older texts of all fields but the last, their newest, then the last."""
 _LEFT_OUT = "left out to save room: "
 _LEFT_OUT_NOTE = re.compile(_LEFT_OUT + r"[a-z ]+ [0-9]{1,9}(, [a-z ]+ [0-9]{1,9})*")
-
-
-class StateLimits(Config):
-    """How much an agent carries along."""
-
-    max_history: int = Field(default=MAX_HISTORY, ge=2, le=64)
-    """One of them says what was left out, once something was."""
-    max_items: int = Field(default=MAX_ITEMS, ge=1, le=64)
-    """Of every other list."""
-    max_text: int = Field(default=MAX_CHARACTERS, ge=16, le=MAX_CHARACTERS)
-    """Characters of one text."""
-    budget_tokens: int = Field(default=800, ge=64)
-    """Of the whole state in a prompt; one that is longer is summarized."""
-    target_tokens: int = Field(default=400, ge=64)
-    """What a summary comes down to, so that not every step that follows makes one; the newest update is kept all the
-    same."""
-
-    @model_validator(mode="after")
-    def _target_is_within_budget(self) -> Self:
-        if self.target_tokens > self.budget_tokens:
-            raise ValueError(f"target_tokens {self.target_tokens} is more than budget_tokens {self.budget_tokens}")
-        return self
-
-
-LIMITS = StateLimits()
 
 
 class StateUpdate(BaseModel):
@@ -84,9 +65,9 @@ class State(BaseModel):
     open_issues: tuple[Note, ...] = ()
     next_focus: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
 
-    def apply(self, update: StateUpdate, limits: StateLimits = LIMITS) -> "State":
+    def apply(self, update: StateUpdate) -> "State":
         """Return the state after `update`, as `merge` has it."""
-        return merge(self, update, limits)
+        return merge(self, update)
 
     def token_budget(self) -> int:
         """Return about how many tokens of a prompt the state takes (`tokens.count_tokens`).
@@ -106,73 +87,75 @@ def render(state: State) -> str:
     return _escape(state.model_dump_json(exclude_defaults=True))
 
 
-def merge(state: State, update: StateUpdate, limits: StateLimits = LIMITS) -> State:
+def merge(
+    state: State, update: StateUpdate, budget_tokens: int = BUDGET_TOKENS, target_tokens: int = TARGET_TOKENS
+) -> State:
     """Return `state` after `update`: logs grow, everything else is replaced, all is capped.
 
     Merging the same update once more changes nothing. Texts that differ in blanks alone, or in case outside of backticks,
     are the same text; what is said again becomes the newest. Over the budget, what is older than `update` is summarized;
     an update that alone is over it is cut.
     """
-    changes = cap_update(update.model_dump(exclude_none=True), limits)
-    merged = _join(state, changes, limits)
-    if not _note(state) and _fits(merged, limits.budget_tokens):
+    changes = cap_update(update.model_dump(exclude_none=True))
+    merged = _join(state, changes)
+    if not _note(state) and _fits(merged, budget_tokens):
         return merged
     # once there is a note it takes the place of a text of the update, which then is looked at by itself
-    alone = _join(State(), changes, limits)
-    if not _fits(alone, limits.budget_tokens):
-        alone = _without_note(_shorten(alone, limits.budget_tokens, limits.max_history, {}))
+    alone = _join(State(), changes)
+    if not _fits(alone, budget_tokens):
+        alone = _without_note(_shorten(alone, budget_tokens, {}))
         changes = {name: getattr(alone, name) for name in changes}
-        merged = _join(state, changes, limits)
-    if _fits(merged, limits.budget_tokens):
+        merged = _join(state, changes)
+    if _fits(merged, budget_tokens):
         return merged
     mentioned = {name: len(_texts_but_note(alone, name)) for name in changes}
-    merged = _shorten(merged, limits.target_tokens, limits.max_history, mentioned)
-    return merged if _fits(merged, limits.budget_tokens) else alone
+    merged = _shorten(merged, target_tokens, mentioned)
+    return merged if _fits(merged, budget_tokens) else alone
 
 
-def summarize_history(state: State, budget: int, max_history: int = MAX_HISTORY) -> State:
+def summarize_history(state: State, budget: int) -> State:
     """Return `state` in at most `budget` tokens; where something is left out, the history begins with what.
 
     The oldest go first, the newest of each field later, constraints last:
 
         {"decisions":["a","b"],"history":["c"]}  ->  {"decisions":["b"],"history":["left out to save room: decisions 1","c"]}
     """
-    shorter = _shorten(state, budget, max_history, {})
+    shorter = _shorten(state, budget, {})
     return shorter if _fits(shorter, budget) else _without_note(shorter)
 
 
-def cap_update(changes: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
+def cap_update(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an update as far as they count: long texts clipped, repeats once, the last of long lists."""
     fields: dict[str, Any] = {}
     for name, value in changes.items():
         if name == "next_focus":
-            fields[name] = _clip(value, limits.max_text)
+            fields[name] = _clip(value)
         # a list of nothing but blanks says nothing; an empty one says that there is nothing left
-        elif (texts := _distinct(value, limits.max_text)) or not value:
-            fields[name] = texts[-_most(name, limits) :]
+        elif (texts := _distinct(value)) or not value:
+            fields[name] = texts[-_most(name) :]
     return fields
 
 
-def _join(state: State, changes: Mapping[str, Any], limits: StateLimits) -> State:
+def _join(state: State, changes: Mapping[str, Any]) -> State:
     values = dict(changes)
     for name in _LOGS:
         if name in changes:
             mentioned = {_key(text) for text in changes[name]}
             earlier = [text for text in _texts_but_note(state, name) if _key(text) not in mentioned]
             note = _note(state) if name == "history" else ()
-            room = _most(name, limits) - len(note)
+            room = _most(name) - len(note)
             values[name] = (*note, *[*earlier, *changes[name]][-room:])
     return state.model_copy(update=values)
 
 
-def _shorten(state: State, tokens: int, max_history: int, mentioned: Mapping[str, int]) -> State:
-    """Return `state` in `tokens` tokens, or with as little as may be: `said` of the newest texts of each field stay."""
+def _shorten(state: State, tokens: int, mentioned: Mapping[str, int]) -> State:
+    """Return `state` in `tokens` tokens, or with as little as may be: so many of the newest texts of each field as are `mentioned` stay."""
     left_out = Counter(_counts(state))
     while not _fits(state, tokens) and (name := _least(state, mentioned)):
         shorter = _without_oldest(state, name)
         # the note takes a place of the history
         history = _texts_but_note(shorter, "history")
-        displaced = max(len(history) - (max_history - 1), 0)
+        displaced = max(len(history) - (MAX_HISTORY - 1), 0)
         left_out.update([name.replace("_", " "), *["history"] * displaced])
         note = _LEFT_OUT + ", ".join(f"{words} {count}" for words, count in sorted(left_out.items()) if count)
         state = shorter.model_copy(update={"history": (note, *history[displaced:])})
@@ -231,15 +214,15 @@ def _counts(state: State) -> dict[str, int]:
     return {words: int(count) for words, _, count in pairs}
 
 
-def _most(name: str, limits: StateLimits) -> int:
-    return limits.max_history if name == "history" else limits.max_items
+def _most(name: str) -> int:
+    return MAX_HISTORY if name == "history" else MAX_ITEMS
 
 
-def _distinct(texts: Iterable[str], max_text: int) -> tuple[str, ...]:
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
     by_key: dict[str, str] = {}
     for text in texts:
         # a model says again what it read; a note of ours would then stand there for good
-        if not _LEFT_OUT_NOTE.fullmatch(text) and (key := _key(short := _clip(text, max_text))):
+        if not _LEFT_OUT_NOTE.fullmatch(text) and (key := _key(short := _clip(text))):
             by_key.setdefault(key, short)
     return tuple(by_key.values())
 
@@ -251,8 +234,8 @@ def _key(text: str) -> str:
     return "`".join(part if number % 2 else part.casefold() for number, part in enumerate(parts))
 
 
-def _clip(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _clip(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
 _FIELDS = tuple(StateUpdate.model_fields)
@@ -260,7 +243,7 @@ _MAX_SHOWN = 40
 _KINDS = ((type(None), "null"), (bool, "true or false"), (int | float, "a number"), (str, "a text"), (list, "a list"))
 
 
-def state_update_of(tree: object, limits: StateLimits = LIMITS) -> StateUpdate:
+def state_update_of(tree: object) -> StateUpdate:
     """Return the update that the JSON value `tree` says; null is the same as not given.
 
     Texts over the cap end in "…"; blank ones, repeats and the first of too many are left out.
@@ -276,7 +259,7 @@ def state_update_of(tree: object, limits: StateLimits = LIMITS) -> StateUpdate:
     texts = {
         name: _clean(value) if name == "next_focus" else list(map(_clean, value)) for name, value in changes.items()
     }
-    fields = cap_update(texts, limits)
+    fields = cap_update(texts)
     return StateUpdate.model_validate(
         {name: value if name == "next_focus" else [*value] for name, value in fields.items()}
     )

@@ -22,7 +22,7 @@ from pydantic_core import from_json, to_json
 from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import BoundaryError, ConfigError, DataError, RecordError
 from graftline.core.tokens import count_tokens
-from graftline.rollouts.state.state import LIMITS, State, StateLimits, StateUpdate
+from graftline.rollouts.state.state import State, StateUpdate
 
 MAX_KEY_CHARACTERS = 256
 _LEAST_SQLITE = (3, 37)
@@ -56,7 +56,7 @@ class StateStore:
     Threads may share one; a process that was forked opens its own.
     """
 
-    def __init__(self, path: Path, limits: StateLimits = LIMITS, clock: Clock = utc_now) -> None:
+    def __init__(self, path: Path, clock: Clock = utc_now) -> None:
         """Open `path`, or make it, and bring its schema up to date.
 
         Raises:
@@ -65,7 +65,6 @@ class StateStore:
             BoundaryError: it cannot be opened or written.
         """
         self._path = path
-        self._limits = limits
         self._clock = clock
         self._process = os.getpid()
         self._thread = Lock()
@@ -98,7 +97,7 @@ class StateStore:
     def update(self, key: str, update: StateUpdate) -> State:
         """Merge `update` into the state under `key`, and return what is stored from then on."""
         count_tokens("")  # reads the vocabulary, once and for a second, in which nobody else should have to wait
-        return self._replace(check_key(key), lambda before: before.apply(update, self._limits))
+        return self._replace(check_key(key), lambda before: before.apply(update))
 
     def history(self, key: str) -> list[Change]:
         """Return every change of the state under `key`, oldest first; writes that changed nothing are not among them."""

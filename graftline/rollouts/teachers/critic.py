@@ -1,17 +1,16 @@
 """The critic: what is wrong with an action of any teacher, said so that the next one can be better.
 
 It compares what the sandbox answered with the target text, where there is one. Its feedback quotes the text before, the
-action and what the action wrote, and nothing else: what only the target has is said where `is_revealing` asks for it, and
-then the feedback is no longer fit for training. Whether a rule holds anywhere else is for `codemod.grade`.
+action and what the action wrote, and nothing else: it is fit for training. Whether a rule holds anywhere else is for
+`codemod.grade`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, parse
 from graftline.codemod.change import Change
-from graftline.codemod.diff import Site
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.judge import judge
 from graftline.core.errors import DataError, SandboxError
@@ -25,15 +24,11 @@ from graftline.rollouts.teachers.hints import (
 from graftline.rollouts.teachers.wording import (
     count_noun,
     first_code_line,
-    join_words,
-    line_of,
     line_text,
     name_lines,
     quote,
 )
 from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict, ensure_decided
-
-_MAX_MISSED = 3
 
 
 class Finding(StrEnum):
@@ -66,13 +61,6 @@ class Criticism:
 
     finding: Finding
     feedback: str
-    line: int | None = None
-    """Line of the text before, from 1, that the feedback is about."""
-    right: int = 0
-    """Matches whose change is right."""
-    wrong: int = 0
-    missed: tuple[int, ...] = ()
-    """Lines that have to change and do not; known only where the critic is revealing."""
 
 
 def criticize(
@@ -81,12 +69,10 @@ def criticize(
     language: Language,
     sandbox: Sandbox,
     target: str | None = None,
-    is_revealing: bool = False,
 ) -> Criticism:
     """Return what is to be said of `action` on the text `before`, whose target is perhaps known.
 
-    More is tried in `sandbox` to find out why nothing matches. `is_revealing` says that the feedback may tell where
-    something is missed and what should stand there.
+    More is tried in `sandbox` to find out why nothing matches.
 
     Raises:
         DataError: a text cannot be read.
@@ -95,7 +81,7 @@ def criticize(
     [result] = sandbox.apply_many(before, language, [action])
     match ensure_decided(result).verdict:
         case Verdict.OK:
-            return _criticize_change(action, before, language, result, sandbox, target, is_revealing)
+            return _criticize_change(action, before, language, result, sandbox, target)
         case Verdict.NO_MATCH:
             hint = empty_match_hint(action, parse(before, language), sandbox)
             return Criticism(Finding.NO_MATCH, f"Nothing in the text matches. {hint}".strip())
@@ -135,7 +121,6 @@ def _criticize_change(
     result: SandboxResult,
     sandbox: Sandbox,
     target: str | None,
-    is_revealing: bool,
 ) -> Criticism:
     changing = [match for match in result.matches if match.replacement != before[match.start : match.end]]
     if not changing:
@@ -147,61 +132,49 @@ def _criticize_change(
             advice = ", where something else has to stand"
         elif change is not None:
             advice = ", and that is right as it is: other places have to change"
-        return Criticism(Finding.NO_CHANGE, f"{place}, but writes what stands there already{advice}.", line)
+        return Criticism(Finding.NO_CHANGE, f"{place}, but writes what stands there already{advice}.")
     after = result.after or ""
     if target is not None and normalize_whitespace(after) == normalize_whitespace(target):
         return _approve(len(changing))
-    criticism = None if target is None else _compare(Change.between(before, target, language), result, is_revealing)
+    criticism = None if target is None else _compare(Change.between(before, target, language), result)
     # on the way to the target the text may be out of order
-    if (criticism is None or criticism.wrong) and _breaks(before, after, language):
+    is_wrong = criticism is None or criticism.finding in (Finding.TOO_BROAD, Finding.WRONG_TEXT)
+    if is_wrong and _breaks(before, after, language):
         line, replacement = _line(before, changing[0]), quote(changing[0].replacement)
         hint = broken_hint(action, language)
         feedback = f"After it the text is no valid {language}: on line {line} it writes {replacement}. {hint}"
-        return Criticism(Finding.BROKEN, feedback.strip(), line)
+        return Criticism(Finding.BROKEN, feedback.strip())
     if criticism is None:
         lines = name_lines(list(dict.fromkeys(_line(before, match) for match in changing)))
         return Criticism(Finding.APPLIED, f"It changes {count_noun(len(changing), 'place')}, on {lines}.")
     hint = ""
-    if criticism.finding is Finding.INCOMPLETE and not is_revealing:
+    if criticism.finding is Finding.INCOMPLETE:
         hint = more_matches_hint(action, result.matches, parse(before, language), sandbox)
-    elif criticism.finding is Finding.WRONG_TEXT and not is_revealing:
+    elif criticism.finding is Finding.WRONG_TEXT:
         hint = left_out_hint(action, language)
-    return replace(criticism, feedback=f"{criticism.feedback} {hint}") if hint else criticism
+    return Criticism(criticism.finding, f"{criticism.feedback} {hint}".strip())
 
 
 def _approve(matches: int) -> Criticism:
-    feedback = f"It makes the text that is asked for ({count_noun(matches, 'match')})."
-    return Criticism(Finding.RIGHT, feedback, None, matches)
+    return Criticism(Finding.RIGHT, f"It makes the text that is asked for ({count_noun(matches, 'match')}).")
 
 
-def _compare(change: Change, result: SandboxResult, is_revealing: bool) -> Criticism:
+def _compare(change: Change, result: SandboxResult) -> Criticism:
     """Return what is to be said of `result` with the target in view."""
     text, judgment = change.before.text, judge(change, result)
     right, wrong = len(judgment.right), len(judgment.wrong)
-    missed = [s for index, s in enumerate(change.sites) if not s.is_blank and index not in judgment.fixed]
-    lines = tuple(dict.fromkeys(line_of(text, site.start) for site in missed)) if is_revealing else ()
-    more = f" Missed: {join_words([_reveal(text, site) for site in missed], _MAX_MISSED)}." if lines else ""
     if wrong:
         first = next((match for match in judgment.wrong if not _touches(change, match)), judgment.wrong[0])
         line = _line(text, first)
-        if _touches(change, first):
-            old, new = quote(text[first.start : first.end]), quote(first.replacement)
-            place = f"line {line}, {quote(line_text(text, line))}"
-            feedback = f"On {place}, something has to change, but not {old} into {new}."
-            return Criticism(Finding.WRONG_TEXT, feedback + more, line, right, wrong, lines)
-        feedback = over_application(text, change.after.text, line, right, wrong)
-        return Criticism(Finding.TOO_BROAD, feedback + more, line, right, wrong, lines)
-    if missed:
-        feedback = f"All that it changes is wanted ({count_noun(right, 'match')}), but more has to change."
-        return Criticism(Finding.INCOMPLETE, feedback + more, None, right, 0, lines)
-    return _approve(right)
-
-
-def _reveal(text: str, site: Site) -> str:
-    old, new, line = text[site.start : site.end], site.text, line_of(text, site.start)
-    if not old.strip():
-        return f"line {line} lacks {quote(new)}"
-    return f"on line {line}, {quote(old)} {f'should be {quote(new)}' if new.strip() else 'has to go'}"
+        if not _touches(change, first):
+            return Criticism(Finding.TOO_BROAD, over_application(text, change.after.text, line, right, wrong))
+        old, new = quote(text[first.start : first.end]), quote(first.replacement)
+        place = f"line {line}, {quote(line_text(text, line))}"
+        return Criticism(Finding.WRONG_TEXT, f"On {place}, something has to change, but not {old} into {new}.")
+    if all(site.is_blank or index in judgment.fixed for index, site in enumerate(change.sites)):
+        return _approve(right)
+    feedback = f"All that it changes is wanted ({count_noun(right, 'match')}), but more has to change."
+    return Criticism(Finding.INCOMPLETE, feedback)
 
 
 def _touches(change: Change, match: Match) -> bool:

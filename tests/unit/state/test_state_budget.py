@@ -6,10 +6,8 @@ import sys
 
 import pytest
 
-from graftline.core.config import validate
-from graftline.core.errors import ConfigError
 from graftline.core.tokens import count_tokens
-from graftline.rollouts.state import State, StateLimits, StateUpdate, merge, render, summarize_history
+from graftline.rollouts.state import State, StateUpdate, merge, render, summarize_history
 
 FULL = State(
     goals=("replace `old` by `new`",),
@@ -133,10 +131,9 @@ def test_a_note_that_a_model_says_again_is_not_taken_for_its_own() -> None:
 
 
 def test_over_the_budget_the_newest_update_is_kept_whole() -> None:
-    limits = StateLimits(budget_tokens=130, target_tokens=98)
     update = StateUpdate(decisions=["the newest decision"], open_issues=["line 9", "line 10"])
 
-    assert merge(FULL, update, limits) == State(
+    assert merge(FULL, update, budget_tokens=130, target_tokens=98) == State(
         goals=FULL.goals,
         constraints=FULL.constraints,
         decisions=("the newest decision",),
@@ -148,40 +145,10 @@ def test_over_the_budget_the_newest_update_is_kept_whole() -> None:
 
 
 def test_an_update_that_alone_is_over_the_budget_is_cut_to_it() -> None:
-    limits = StateLimits(budget_tokens=64, target_tokens=64)
     update = StateUpdate(constraints=["keep line 3"], decisions=[f"{number} {'x ' * 15}" for number in range(8)])
-    merged = merge(FULL, update, limits)
+    merged = merge(FULL, update, budget_tokens=64, target_tokens=64)
 
     assert merged == State(
         constraints=("keep line 3",), decisions=tuple(update.decisions or ())[-len(merged.decisions) :]
     )
     assert 0 < len(merged.decisions) < 8
-
-
-def test_the_default_budget_is_that_of_the_plan() -> None:
-    assert StateLimits().model_dump() == {
-        "max_history": 3,
-        "max_items": 8,
-        "max_text": 256,
-        "budget_tokens": 800,
-        "target_tokens": 400,
-    }
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (
-            {"target_tokens": 900},
-            "s.yaml: (whole file): value error, target_tokens 900 is more than budget_tokens 800 (got {'target_tokens': 900})",
-        ),
-        ({"budget_tokens": 63}, "s.yaml: budget_tokens: input should be greater than or equal to 64 (got 63)"),
-        ({"max_text": 257}, "s.yaml: max_text: input should be less than or equal to 256 (got 257)"),
-        ({"max_history": 1}, "s.yaml: max_history: input should be greater than or equal to 2 (got 1)"),
-    ],
-)
-def test_limits_that_cannot_be_kept_are_refused(given: dict[str, int], message: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        validate(given, StateLimits, "s.yaml")
-
-    assert str(refusal.value) == message

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from graftline.rollouts.state import State, StateLimits, StateUpdate, merge
+from graftline.rollouts.state import State, StateUpdate, merge
+from graftline.rollouts.state.state import BUDGET_TOKENS, MAX_HISTORY, MAX_ITEMS, TARGET_TOKENS
 
 LISTS = ("goals", "constraints", "decisions", "hypotheses", "history", "open_issues")
 LOGS = ("decisions", "history")
-TIGHT = StateLimits(max_history=2, max_items=3, max_text=40, budget_tokens=80, target_tokens=64)
 
 
 @pytest.mark.parametrize(
@@ -56,30 +56,18 @@ def test_a_list_of_blanks_says_nothing(name: str) -> None:
     assert merge(state, StateUpdate(**{name: [" ", "\t\n"]})) == state
 
 
-def test_texts_are_clipped_to_a_tighter_cap_and_then_compared() -> None:
-    update = StateUpdate(goals=["x" * 50 + "a", "x" * 50 + "b"], next_focus="y" * 41)
-
-    assert merge(State(), update, TIGHT) == State(goals=("x" * 39 + "…",), next_focus="y" * 39 + "…")
-
-
-def test_tighter_caps_hold_for_lists() -> None:
-    update = StateUpdate(goals=list("abcd"), history=list("abcd"))
-
-    assert merge(State(), update, TIGHT) == State(goals=("b", "c", "d"), history=("c", "d"))
-
-
-@pytest.mark.parametrize("limits", [StateLimits(), StateLimits(budget_tokens=200, target_tokens=100), TIGHT])
-def test_an_update_twice_is_the_same_as_once_and_within_all_caps(limits: StateLimits) -> None:
+@pytest.mark.parametrize(("budget", "target"), [(BUDGET_TOKENS, TARGET_TOKENS), (200, 100), (80, 64)])
+def test_an_update_twice_is_the_same_as_once_and_within_all_caps(budget: int, target: int) -> None:
     draw = random.Random(6)
     for _ in range(25):
         state = State()
         for _ in range(4):
             update = _update(draw)
-            merged = merge(state, update, limits)
-            assert merge(merged, update, limits) == merged
-            assert merged.token_budget() <= limits.budget_tokens
-            assert len(merged.history) <= limits.max_history
-            assert max(len(getattr(merged, name)) for name in LISTS if name != "history") <= limits.max_items
+            merged = merge(state, update, budget, target)
+            assert merge(merged, update, budget, target) == merged
+            assert merged.token_budget() <= budget
+            assert len(merged.history) <= MAX_HISTORY
+            assert max(len(getattr(merged, name)) for name in LISTS if name != "history") <= MAX_ITEMS
             assert State.model_validate_json(merged.model_dump_json()) == merged
             state = merged
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import BoundaryError, ConfigError, DataError, RecordError
-from graftline.rollouts.state import Change, Entry, State, StateLimits, StateStore, StateUpdate
+from graftline.rollouts.state import Change, Entry, State, StateStore, StateUpdate
 from graftline.rollouts.state.store import MIGRATIONS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -56,11 +56,6 @@ def test_what_is_saved_is_loaded(store: StateStore) -> None:
     store.save("a", state)
 
     assert store.load("a") == state
-
-
-def test_the_limits_of_the_store_hold_for_updates(path: Path) -> None:
-    with StateStore(path, StateLimits(max_items=1)) as store:
-        assert store.update("a", StateUpdate(goals=["b", "c"])) == State(goals=("c",))
 
 
 def test_the_history_says_when_what_became_different(store: StateStore) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.rollouts.state import StateLimits, StateUpdate, state_update_of
+from graftline.rollouts.state import StateUpdate, state_update_of
 
 FIELDS = "goals, constraints, decisions, hypotheses, history, open_issues, next_focus"
 
@@ -31,12 +31,6 @@ def test_long_lists_keep_their_last_texts() -> None:
     texts = [str(number) for number in range(1000)]
 
     assert state_update_of({"goals": texts, "history": texts}) == StateUpdate(goals=texts[-8:], history=texts[-3:])
-
-
-def test_limits_may_be_tighter() -> None:
-    limits = StateLimits(max_text=16, max_items=1)
-
-    assert state_update_of({"goals": ["a", "x" * 17]}, limits) == StateUpdate(goals=["x" * 15 + "…"])
 
 
 def test_blank_texts_and_repeats_are_left_out() -> None:
