@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
 from assets.descriptions import WEEKLY, columns_of, describe_asset, fields_of, key_of, source_key
-from assets.links import home_page, shown_at
+from assets.links import shown_at, source_page
 from assets.outcome import DATA_VERSION, materialize, metadata_of, readable_failure
 from graftline.core.build import Built
 from graftline.datasets.catalog import Catalog, Dataset
@@ -47,7 +47,7 @@ def dataset_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
 
 
 def source_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
-    """Return the datasets in use as their homes have them: made elsewhere, and observed by the sensor `dataset_versions`."""
+    """Return the datasets in use as their sources have them: made elsewhere, and observed by the sensor `dataset_versions`."""
     return [_source(name, dataset) for name, dataset in catalog.used.items()]
 
 
@@ -58,7 +58,7 @@ def _source(name: str, dataset: Dataset) -> dg.AssetsDefinition:
         kinds={_kind(dataset)},
         owners=["team:data"],
         metadata=_links(dataset),
-        description=f"{name} in its home, or the mirror. Its data version is the revision that a run would fetch.",
+        description=f"{name} at its source, or the mirror. Its data version is the revision that a run would fetch.",
     )
 
     @dg.multi_observable_source_asset(
@@ -73,7 +73,7 @@ def _source(name: str, dataset: Dataset) -> dg.AssetsDefinition:
 
 
 def _kind(dataset: Dataset) -> str:
-    return "huggingface" if (dataset.home or "").startswith("hf://") else "file"
+    return "huggingface" if (dataset.url or "").startswith("hf://") else "file"
 
 
 def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
@@ -87,7 +87,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
         code_version=stage_code("raw", dataset.reader),
         kinds={_kind(dataset)},
         owners=["team:data"],
-        tags={"licence": "per-row", "dataset": name},
+        tags={"license": "per-row", "dataset": name},
         backfill_policy=dg.BackfillPolicy.single_run(),
         metadata={
             **_links(dataset),
@@ -98,12 +98,12 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
         required_resource_keys=needs("dataset_sources"),
         # one that is pinned has nothing new to offer
         freshness_policy=WEEKLY if dataset.follow else None,
-        description=f"The untouched files of {name}, with source, version, licence and checksum.",
+        description=f"The untouched files of {name}, with source, version, license and checksum.",
     )
     def raw(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
         result = materialize(context, lineage, lambda: raw_stage(lineage, name), shown)
-        revision = lineage.record(lineage.paths.raw(name)).inputs.get("home")
+        revision = lineage.record(lineage.paths.raw(name)).inputs.get("source")
         if not revision:
             return result
         # what was fetched may be newer than what was seen when the run began
@@ -137,9 +137,9 @@ def _define_normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefiniti
 
 def _links(dataset: Dataset) -> dict[str, Any]:
     """Return where people read about a dataset, and accept its terms."""
-    home = dataset.home or "unknown"
+    source = dataset.url or "unknown"
     terms = {"terms_page": shown_at(dataset.terms)} if dataset.terms else {}
-    return {"home": shown_at(home_page(home), home), **terms}
+    return {"source": shown_at(source_page(source), source), **terms}
 
 
 def _over_all(

@@ -80,7 +80,7 @@ def key_of(stage: str, dataset: str) -> dg.AssetKey:
 
 
 def source_key(dataset: str) -> dg.AssetKey:
-    """Return the key of a dataset in its home, which is made elsewhere."""
+    """Return the key of a dataset at its source, which is made elsewhere."""
     return dg.AssetKey(["source", dataset])
 
 

@@ -1,4 +1,4 @@
-"""Addresses that a browser opens, of what records name: homes of datasets, licences, models, services.
+"""Addresses that a browser opens, of what records name: sources of datasets, licenses, models, services.
 
 Files have none: the UI is shown over http, and no browser opens a file from there. They are shown as paths.
 """
@@ -13,20 +13,20 @@ from graftline.datasets.catalog import NO_LICENSE
 _HUB = "https://huggingface.co/"
 _FILES_OF_GITHUB = re.compile(r"https://raw\.githubusercontent\.com/([^/]+/[^/]+)/([^/]+)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
-_NO_LICENCES = ("AND", "OR", "WITH", NO_LICENSE)
+_NO_LICENSES = ("AND", "OR", "WITH", NO_LICENSE)
 
 
-def home_page(home: str) -> str:
-    """Return where people read about the home of a dataset; empty where there is no such page.
+def source_page(source: str) -> str:
+    """Return where people read about the source of a dataset; empty where there is no such page.
 
     hf://datasets/nuprl/CanItEdit        -> https://huggingface.co/datasets/nuprl/CanItEdit
     https://raw.githubusercontent.com/a/b/1f3c -> https://github.com/a/b/tree/1f3c
     """
-    if home.startswith("hf://"):
-        return _HUB + home.removeprefix("hf://").partition("@")[0]
-    if files := _FILES_OF_GITHUB.match(home):
+    if source.startswith("hf://"):
+        return _HUB + source.removeprefix("hf://").partition("@")[0]
+    if files := _FILES_OF_GITHUB.match(source):
         return f"https://github.com/{files[1]}/tree/{files[2]}"
-    return home if home.startswith("https://") else ""
+    return source if source.startswith("https://") else ""
 
 
 def model_page(card: str) -> str:
@@ -41,17 +41,17 @@ def shown_at(page: str, otherwise: str = "") -> dg.MetadataValue[str | None]:
     return dg.MetadataValue.text(otherwise or page)
 
 
-def with_licences(expression: str) -> str:
-    """Return an SPDX expression as Markdown, in which every licence leads to its text."""
-    return _NAME.sub(lambda match: _licence(match[0]), expression)
+def with_licenses(expression: str) -> str:
+    """Return an SPDX expression as Markdown, in which every license leads to its text."""
+    return _NAME.sub(lambda match: _license(match[0]), expression)
 
 
-def licence_rows(counts: Mapping[str, int]) -> list[dict[str, str | int]]:
-    """Return how many rows there are of each licence, as rows of a table."""
-    return [{"licence": with_licences(name), "rows": number} for name, number in counts.items()]
+def license_rows(counts: Mapping[str, int]) -> list[dict[str, str | int]]:
+    """Return how many rows there are of each license, as rows of a table."""
+    return [{"license": with_licenses(name), "rows": number} for name, number in counts.items()]
 
 
-def _licence(name: str) -> str:
-    if name in _NO_LICENCES or name.startswith("LicenseRef-"):
+def _license(name: str) -> str:
+    if name in _NO_LICENSES or name.startswith("LicenseRef-"):
         return name
     return f"[{name}](https://spdx.org/licenses/{name}.html)"

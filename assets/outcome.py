@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.links import licence_rows, with_licences
+from assets.links import license_rows, with_licenses
 from assets.partitions import keys_of
 from assets.pictures import left_out, outcomes, rows_by_partition
 from graftline.astgrep.binding import Language
@@ -233,16 +233,16 @@ def _by_reason(record: ArtifactRecord) -> dict[str, Any]:
 
 
 def _on_terms(record: ArtifactRecord) -> dict[str, Any]:
-    """Return where a dataset came from and on what terms, and its rows by licence."""
+    """Return where a dataset came from and on what terms, and its rows by license."""
     if not isinstance(record, DatasetRecord):
         return {}
     facts = {
-        "source": record.source, "version": record.version, "licence": with_licences(record.license),
+        "source": record.source, "version": record.version, "license": with_licenses(record.license),
         "downloaded": f"{record.downloaded_at:%Y-%m-%d %H:%M} UTC", "sha256": f"`{record.sha256[:16]}…`",
     }  # fmt: skip
     metadata = {"terms": dg.MetadataValue.md(table([{"": name, "is": value} for name, value in facts.items()]))}
     if isinstance(record, NormalizedRecord):
-        metadata["licences"] = dg.MetadataValue.md(table(licence_rows(record.licences)))
+        metadata["licenses"] = dg.MetadataValue.md(table(license_rows(record.licenses)))
     return metadata
 
 

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
 from assets.descriptions import describe_asset
-from assets.links import licence_rows, model_page, shown_at
+from assets.links import license_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.partitions import RECIPES
 from assets.reports.plots import curves, embed_png, stack_bars
@@ -102,15 +102,15 @@ def training_checks() -> list[dg.AssetChecksDefinition]:
 
 
 def metadata_of_rows(built: Built) -> Mapping[str, Any]:
-    """Return what there is to know of training data: its rows by licence, and the fields of a row."""
+    """Return what there is to know of training data: its rows by license, and the fields of a row."""
     counts = built.record.counts
-    licences = {name.partition(".")[2]: rows for name, rows in counts.items() if name.startswith("licence.")}
+    licenses = {name.partition(".")[2]: rows for name, rows in counts.items() if name.startswith("license.")}
     with (built.folder / TRAIN).open(encoding="utf-8") as stream:
         row = json.loads(stream.readline())
     fields = dg.TableSchema([dg.TableColumn(name, type(value).__name__) for name, value in row.items()])
     return {
         **metadata_of(built),
-        "licences": dg.MetadataValue.md(table(licence_rows(licences))),
+        "licenses": dg.MetadataValue.md(table(license_rows(licenses))),
         "dagster/column_schema": fields,
     }
 
@@ -178,6 +178,6 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         "solved": dg.MetadataValue.md(table(solved)),
         "card": dg.MetadataValue.path(str(built.folder / CARD)),
         "came_from": f"graftline lineage {built.record.name}",
-        "on_what_terms": f"graftline licences {built.record.name}",
+        "on_what_terms": f"graftline licenses {built.record.name}",
         **shares,
     }

@@ -37,9 +37,9 @@ _FILES = {"commitpackft": "data/python/*.jsonl", "agentpack": "train/*.jsonl.gz"
 
 
 def prepare(
-    root: Path, homes: Mapping[str, str], check_syntax: bool = True, reader: str = "commitpackft", keep: str = "all"
+    root: Path, sources: Mapping[str, str], check_syntax: bool = True, reader: str = "commitpackft", keep: str = "all"
 ) -> Paths:
-    """Return the paths of a root whose datasets are the files in `homes`, by name, all of the shape that `reader` reads."""
+    """Return the paths of a root whose datasets are the files in `sources`, by name, all of the shape that `reader` reads."""
     manifests = root / "configs" / "manifests"
     manifests.mkdir(parents=True, exist_ok=True)
     for source in (CHECKOUT / "configs" / "manifests").glob("*.yaml"):
@@ -47,13 +47,13 @@ def prepare(
     datasets = {
         name: {
             "reader": reader,
-            "home": home,
+            "url": source,
             "version": "1",
             "license": "MIT",
             "keep": keep,
             "files": [{"path": _FILES[reader]}],
         }
-        for name, home in homes.items()
+        for name, source in sources.items()
     }
     catalog = {
         "languages": list(LANGUAGES),

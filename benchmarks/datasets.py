@@ -169,8 +169,8 @@ def _times(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, floa
 
 def fetch(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return how fast a local file becomes raw files that are checked, counted and on record."""
-    size_bytes = written(folder / "root" / "home", sizes.rows)
-    prepare(folder / "root", {"commitpackft": "home"})
+    size_bytes = written(folder / "root" / "source", sizes.rows)
+    prepare(folder / "root", {"commitpackft": "source"})
     seconds = []
     for _ in range(sizes.repetitions):
         seconds.append(said([*STAGES, str(folder / "root"), "--only", "raw"])["seconds"])
@@ -222,10 +222,10 @@ def curve(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
     points = []
     for rows in sizes.curve:
         root = folder / "root"
-        written(root / "home", rows)
-        prepare(root, {"commitpackft": "home"})
+        written(root / "source", rows)
+        prepare(root, {"commitpackft": "source"})
         said([*STAGES, str(root), "--only", "raw"])
-        shutil.rmtree(root / "home")  # room for what is made of it
+        shutil.rmtree(root / "source")  # room for what is made of it
         one, peak_mb = watched([*STAGES, str(root)])
         disk_mb = sum(path.stat().st_size for path in (root / "data").rglob("*") if path.is_file()) / 1e6
         points.append(
@@ -278,20 +278,20 @@ def _made(paths: Paths) -> tuple[float, dict[str, str]]:
     return seconds, {name: one.reason for name, one in built.items() if one.is_fresh}
 
 
-def written(home: Path, rows: int) -> int:
-    """Write `rows` rows to the files of a home, one per process of the peers, and return their size in bytes."""
+def written(source: Path, rows: int) -> int:
+    """Write `rows` rows to the files of a source, one per process of the peers, and return their size in bytes."""
     half = rows // 2
     parts = ((0, half), (half, rows - half))
     return sum(
-        write_rows(home / "data" / "python" / f"data-{number}.jsonl", count, first)
+        write_rows(source / "data" / "python" / f"data-{number}.jsonl", count, first)
         for number, (first, count) in enumerate(parts)
     )
 
 
 def fetched(root: Path, source: Path, check_syntax: bool) -> None:
     """Put the files in `source` into place as raw files of a new root."""
-    prepare(root, {"commitpackft": "home"}, check_syntax)
-    (root / "home").symlink_to(source)
+    prepare(root, {"commitpackft": "source"}, check_syntax)
+    (root / "source").symlink_to(source)
     said([*STAGES, str(root), "--only", "raw"])
 
 

@@ -207,7 +207,7 @@ def _task(number: int) -> Task:
         before=f"x = {old}(path)\ny = {old}(other, {number})\n",
         target=f"x = {new}(path)\ny = {new}(other, {number})\n",
         gold_action=PatternAction(pattern=f"{old}($$$ARGS)", rewrite=f"{new}($$$ARGS)"),
-        licence="MIT",
+        license="MIT",
         group=f"g{number}",
         origin="benchmark",
     )

@@ -70,7 +70,7 @@ def _seed_edit(file: File) -> Edit:
         language=file.language,
         id=f"file:{file.repository}/{file.path}",
         dataset="commitpackft",
-        licence="MIT",
+        license="MIT",
         group=file.repository,
         commit=file.path,  # so that the file is found again, of an inverse too, whose text before is another
         origin=file.path,

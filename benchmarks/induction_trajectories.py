@@ -23,7 +23,7 @@ def task_of_pair(pair: Pair) -> Task:
         instruction=f"Change it as {pair.group} did.",
         before=pair.before,
         target=pair.after,
-        licence="MIT",
+        license="MIT",
         group=pair.group,
         origin=pair.id,
     )

@@ -113,12 +113,12 @@ def measure(sizes: Sizes) -> dict[str, Any]:
 
 
 def edits(sizes: Sizes, folder: Path) -> dict[str, float]:
-    """Measure rows at their home to splits."""
+    """Measure rows at their source to splits."""
     seen = []
     for rows in (sizes.rows, 2 * sizes.rows):
         root = folder / f"root-{rows}"
-        fetched_bytes = write_agent_rows(root / "home" / "train" / "rows.jsonl.gz", rows)
-        prepare(root, {"made_up": "home"}, reader="agentpack", keep="wanted")
+        fetched_bytes = write_agent_rows(root / "source" / "train" / "rows.jsonl.gz", rows)
+        prepare(root, {"made_up": "source"}, reader="agentpack", keep="wanted")
         stages = [sys.executable, "-m", "benchmarks.dataset_stages", str(root)]
         raw, raw_mb = watched([*stages, "--only", "raw"])
         told, peak_mb = watched(stages)

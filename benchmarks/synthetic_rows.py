@@ -4,12 +4,12 @@ A program is put together of statements whose names are drawn anew for every row
 one another. Row `n` is the same in every run and whatever rows are made beside it. Of a hundred rows, about
 
 * 5 say what an earlier row said (other commit, or the same one, or other words), 5 are near an earlier one;
-* 8 are new files, 8 under a licence that is not allowed, 1 changes blanks only, 1 is no Python, 1 has CRLF.
+* 8 are new files, 8 under a license that is not allowed, 1 changes blanks only, 1 is no Python, 1 has CRLF.
 
 The shares of rows that fall out are less than in the real dataset, so that more is left to do per row.
 
 Rows of AgentPack are the same edits as patches: as 900 commits of coding agents have it (of 33 repositories under permissive
-licences, same columns and selection), 19 % are of one file, the others of four on average, and a description has 1 kB.
+licenses, same columns and selection), 19 % are of one file, the others of four on average, and a description has 1 kB.
 """
 
 import difflib
@@ -73,8 +73,8 @@ _STATEMENTS = (
 )
 _SLOTS = 20
 _IMPORTS = ("import {0}\n", "from {0} import {1}\n", "from .{0} import {1}, {2}\n", "import {0}.{1} as {2}\n")
-_LICENCES = ("mit",) * 5 + ("apache-2.0",) * 4 + ("bsd-3-clause",) * 3 + ("bsd-2-clause", "isc")
-_OTHER_LICENCES = ("agpl-3.0", "lgpl-2.1", "unknown", "mpl-2.0", "epl-1.0")
+_LICENSES = ("mit",) * 5 + ("apache-2.0",) * 4 + ("bsd-3-clause",) * 3 + ("bsd-2-clause", "isc")
+_OTHER_LICENSES = ("agpl-3.0", "lgpl-2.1", "unknown", "mpl-2.0", "epl-1.0")
 _PEOPLE = ("Ada Grey", "Bo Lind", "Cy Moss", "Di Park", "Ed Roth", "Flo Tran")
 _START_WORDS = ("Add", "Change", "Fix", "Make", "Move", "Remove", "Rename", "Replace", "Simplify", "Update", "Use")
 
@@ -160,7 +160,7 @@ def _original(number: int) -> dict[str, Any]:
         "subject": subject,
         "message": message,
         "lang": "Python",
-        "license": _pick(draw, _OTHER_LICENCES if draw.random() < 0.08 else _LICENCES),
+        "license": _pick(draw, _OTHER_LICENSES if draw.random() < 0.08 else _LICENSES),
         "repos": ",".join((repository, *_forks(draw, repository))),
     }
 

@@ -217,7 +217,7 @@ def _snippet(row: Figures) -> Edit:
         language=row["language"],
         id=row["id"],
         dataset="release_pairs",
-        licence=row["licence"],
+        license=row["license"],
         group=row["pkg"],
         commit=row["id"],
         origin=row["path"],

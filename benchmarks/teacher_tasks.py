@@ -32,7 +32,7 @@ class QualityTask:
             instruction=self.instruction,
             before=self.before,
             target=self.wanted,
-            licence="Apache-2.0",
+            license="Apache-2.0",
             group="quality",
             origin=f"benchmarks/teacher_tasks.py {self.name}",
         )

@@ -62,7 +62,7 @@ def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definiti
     with warnings.catch_warnings():
         # without this policy a range of partitions cannot be one run
         warnings.filterwarnings("ignore", "Parameter `backfill_policy`", dg.BetaWarning)
-        # what a dataset is in its home is observed, and not made
+        # what a dataset is at its source is observed, and not made
         warnings.filterwarnings("ignore", "Function `multi_observable_source_asset`", dg.BetaWarning)
         return _definitions(resources or {})
 

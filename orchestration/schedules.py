@@ -1,6 +1,6 @@
-"""The schedule that brings everything up to date once a day, for homes that the sensor cannot watch.
+"""The schedule that brings everything up to date once a day, for sources that the sensor cannot watch.
 
-Off until it is switched on. Not here: what happens when a home changes (`sensors.dataset_versions`).
+Off until it is switched on. Not here: what happens when a source changes (`sensors.dataset_versions`).
 https://docs.dagster.io/guides/automate/schedules
 """
 

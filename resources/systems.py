@@ -112,7 +112,7 @@ class QueueResource(System):
 
 
 class DatasetSourcesResource(System):
-    """Where the files of datasets come from: each from its own home, or folders of this machine alone."""
+    """Where the files of datasets come from: each from its own source, or folders of this machine alone."""
 
     port = "dataset_hub"
     settings: form_of("dataset_hub") = Field(discriminator="kind", description=_SETTINGS)  # type: ignore[valid-type]

@@ -1,4 +1,4 @@
-"""What sensors know from one look to the next: cursors, as JSON. That of the homes of datasets has most in it.
+"""What sensors know from one look to the next: cursors, as JSON. That of the sources of datasets has most in it.
 
 Pure: the time is an argument, and the pauses after failures depend on nothing but the dataset and their number.
 """
@@ -19,24 +19,24 @@ MAX_CURSOR_BYTES = 48 << 10
 FIRST_PAUSE_S = 600.0
 LONGEST_PAUSE_S = 4 * 3600.0
 LONGEST_ASKED_S = 24 * 3600.0
-"""What a home may ask for; a pause that is longer was not written by us."""
+"""What a source may ask for; a pause that is longer was not written by us."""
 
 _ETAG_BYTES = (4096, 512, 128, 0)
 
 
-class HomeState(Config):
-    """What is known of one home."""
+class SourceState(Config):
+    """What is known of one source."""
 
     entry: str = Field(max_length=64)
-    """Digest of the dataset's entry in the catalog; with another entry, this was about another home."""
+    """Digest of the dataset's entry in the catalog; with another entry, this was about another source."""
     newest: str = Field(default="", max_length=256)
-    """The newest revision that was seen in the home."""
+    """The newest revision that was seen at the source."""
     etag: str = ""
-    """By which the home is asked whether anything changed."""
+    """By which the source is asked whether anything changed."""
     fetched: str = Field(default="", max_length=256)
     """The revision that a run would fetch; empty while that is not known."""
     history: str = Field(default="", max_length=64)
-    """Digest of all that `fetched` ever was: a home that returns to a former revision has changed twice."""
+    """Digest of all that `fetched` ever was: a source that returns to a former revision has changed twice."""
     shown: str = Field(default="", max_length=64)
     """Digest of what the UI was told last."""
     failures: int = Field(default=0, ge=0, le=10_000)
@@ -50,7 +50,7 @@ class HomeState(Config):
         return Observation(self.newest, self.etag) if self.newest else None
 
     def is_due(self, moment: float) -> bool:
-        """Whether the home may be asked at `moment`."""
+        """Whether the source may be asked at `moment`."""
         return self.not_before <= moment or self.not_before > moment + LONGEST_ASKED_S
 
     def with_observation(self, observation: Observation, fetched: str, stored_at: str) -> Self:
@@ -64,7 +64,7 @@ class HomeState(Config):
     def with_failure(self, name: str, moment: float, retry_after_s: float) -> Self:
         """Return what is known after a look in vain: each one more doubles the pause before the next.
 
-        The next look is without a condition, for it may be the ETag that the home does not like.
+        The next look is without a condition, for it may be the ETag that the source does not like.
         """
         failures = min(self.failures + 1, 10_000)
         pause_s = max(pause_after(name, failures), min(retry_after_s, LONGEST_ASKED_S))
@@ -74,7 +74,7 @@ class HomeState(Config):
 def pause_after(name: str, failures: int) -> float:
     """Return the seconds between the last of `failures` failures in a row and the next look.
 
-    Between half and all of 10, 20, 40, … minutes, up to 4 hours; the name decides, so that homes which fail together
+    Between half and all of 10, 20, 40, … minutes, up to 4 hours; the name decides, so that sources which fail together
     are not asked together.
     """
     longest: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 16))
@@ -83,10 +83,10 @@ def pause_after(name: str, failures: int) -> float:
 
 
 class Cursor(Config):
-    """What is known of every home."""
+    """What is known of every source."""
 
     version: Literal[1] = 1
-    datasets: dict[str, HomeState] = Field(default_factory=dict)
+    datasets: dict[str, SourceState] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, text: str | None) -> Self | None:
@@ -98,13 +98,13 @@ class Cursor(Config):
         except ValidationError:
             return None
 
-    def state_of(self, name: str, dataset: Dataset) -> HomeState:
-        """Return what is known of the home of `dataset`; of an entry that was changed, what was fetched before."""
+    def state_of(self, name: str, dataset: Dataset) -> SourceState:
+        """Return what is known of the source of `dataset`; of an entry that was changed, what was fetched before."""
         entry = digest(dataset.model_dump(mode="json"))[:16]
-        state = self.datasets.get(name, HomeState(entry=entry))
+        state = self.datasets.get(name, SourceState(entry=entry))
         if state.entry == entry:
             return state
-        return HomeState(entry=entry, fetched=state.fetched, history=state.history)
+        return SourceState(entry=entry, fetched=state.fetched, history=state.history)
 
     def text(self) -> str:
         """Return the JSON text. Where it would be too long, ETags are left out, which costs the next look a request."""

@@ -1,7 +1,7 @@
-"""Watches the homes of the datasets, and requests a run when what would be fetched has changed.
+"""Watches the sources of the datasets, and requests a run when what would be fetched has changed.
 
-A dataset whose home cannot be read is reported, and never keeps the others from being looked at; what was known of it
-is kept, for a failed look is not a change. Not here: how a home is read (`graftline.datasets.sources`), how long it is left
+A dataset whose source cannot be read is reported, and never keeps the others from being looked at; what was known of it
+is kept, for a failed look is not a change. Not here: how a source is read (`graftline.datasets.sources`), how long it is left
 alone after a failure (`sensors.cursor`), how long a look may take (`sensors.looks`), and what counts as a change
 (`sensors.tick`). https://docs.dagster.io/guides/automate/sensors
 """
@@ -47,7 +47,7 @@ def dataset_versions(
         name="dataset_versions",
         job_name=job_name,
         minimum_interval_seconds=INTERVAL_S,
-        description="Requests one run over what depends on the datasets whose homes hold something else to fetch.",
+        description="Requests one run over what depends on the datasets whose sources hold something else to fetch.",
     )
     def sensor(
         context: dg.SensorEvaluationContext, artifacts: Artifacts, dataset_sources: DatasetSourcesResource

@@ -1,8 +1,8 @@
-"""Looks at the homes of datasets, all at once, for a limited time.
+"""Looks at the sources of datasets, all at once, for a limited time.
 
-A look that takes longer goes on by itself, and a later tick picks up what it found: a home that answers slowly is
+A look that takes longer goes on by itself, and a later tick picks up what it found: a source that answers slowly is
 learnt of later, one that never does costs a thread, and neither keeps the others waiting.
-Not here: how a home is asked (`graftline.datasets.sources`), and when (`sensors.cursor`).
+Not here: how a source is asked (`graftline.datasets.sources`), and when (`sensors.cursor`).
 """
 
 import logging
@@ -15,7 +15,7 @@ from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.retry import SourceBusyError
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.base import DatasetHub, Observation
-from sensors.cursor import HomeState
+from sensors.cursor import SourceState
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +49,9 @@ class Looks:
         self._under_way: dict[tuple[str, str], Future[Outcome]] = {}
 
     def take(
-        self, hub: DatasetHub, due: Mapping[str, tuple[Dataset, HomeState]], within_s: float
+        self, hub: DatasetHub, due: Mapping[str, tuple[Dataset, SourceState]], within_s: float
     ) -> Mapping[str, Outcome]:
-        """Look at the homes that are `due`; those that have not answered within `within_s` are left out."""
+        """Look at the sources that are `due`; those that have not answered within `within_s` are left out."""
         begun, looks = [], {}
         for name, (dataset, state) in due.items():
             under_way = self._under_way.get((name, state.entry))
@@ -67,7 +67,7 @@ class Looks:
         return {name: outcome for (name, _), outcome in ended.items()}
 
 
-def begin(hub: DatasetHub, name: str, dataset: Dataset, state: HomeState) -> Future[Outcome]:
+def begin(hub: DatasetHub, name: str, dataset: Dataset, state: SourceState) -> Future[Outcome]:
     """Begin a look in a thread of its own, which the process does not wait for at its end."""
     future: Future[Outcome] = Future()
     Thread(
@@ -76,8 +76,8 @@ def begin(hub: DatasetHub, name: str, dataset: Dataset, state: HomeState) -> Fut
     return future
 
 
-def look(hub: DatasetHub, name: str, dataset: Dataset, state: HomeState) -> Outcome:
-    """Look at one home; what a run would fetch is asked for only when the home is not as it was."""
+def look(hub: DatasetHub, name: str, dataset: Dataset, state: SourceState) -> Outcome:
+    """Look at one source; what a run would fetch is asked for only when the source is not as it was."""
     try:
         observation = hub.observe(name, dataset, state.observation)
         if state.fetched and observation.revision == state.newest:
@@ -90,6 +90,6 @@ def look(hub: DatasetHub, name: str, dataset: Dataset, state: HomeState) -> Outc
         return LookFailure(str(error), error.retry_after_s)
     except GraftlineError as error:
         return LookFailure(str(error))
-    except Exception as error:  # of one home; the others go on
-        logger.exception("%s: a look at its home failed", name)
+    except Exception as error:  # of one source; the others go on
+        logger.exception("%s: a look at its source failed", name)
         return LookFailure(f"{type(error).__name__}: {error}")

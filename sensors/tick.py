@@ -18,7 +18,7 @@ from graftline.core.record import ArtifactRecord
 from graftline.core.web import public_url
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.mirror import is_mirrored
-from sensors.cursor import HomeState
+from sensors.cursor import SourceState
 from sensors.looks import LookFailure, LookResult, Outcome
 
 
@@ -38,14 +38,14 @@ class Tick:
     stored: Mapping[str, Stored]
     mirror: str = ""
     """Where the mirror is, if there is one."""
-    states: dict[str, HomeState] = field(default_factory=dict)
+    states: dict[str, SourceState] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     """The datasets of which a run would fetch something else than before."""
     faults: list[str] = field(default_factory=list)
     events: list[dg.AssetObservation] = field(default_factory=list)
 
-    def judge(self, name: str, dataset: Dataset, state: HomeState, outcome: Outcome | None) -> None:
-        """Take in what a look at one home found; None where there was no look, or it has not ended."""
+    def judge(self, name: str, dataset: Dataset, state: SourceState, outcome: Outcome | None) -> None:
+        """Take in what a look at one source found; None where there was no look, or it has not ended."""
         match outcome:
             case LookResult():
                 self.states[name] = self._judge_look(name, dataset, state, outcome)
@@ -62,9 +62,9 @@ class Tick:
                 )
                 self.faults.append(f"{name}: {progress}")
 
-    def _judge_look(self, name: str, dataset: Dataset, state: HomeState, look: LookResult) -> HomeState:
+    def _judge_look(self, name: str, dataset: Dataset, state: SourceState, look: LookResult) -> SourceState:
         stored = self.stored.get(name, Stored("", ""))
-        # what is stored says what a home held that was never seen before
+        # what is stored says what a source held that was never seen before
         if look.fetched and look.fetched != (state.fetched or stored.revision):
             self.changed.append(name)
         facts = facts_of(dataset, look, self.mirror)
@@ -89,11 +89,11 @@ class Tick:
     def summary(self) -> str:
         """Return what there is to say when nothing is to be fetched."""
         quiet = len(self.states) - len(self.faults)
-        return "; ".join([f"{quiet} of {len(self.states)} homes hold nothing new to fetch", *self.faults])
+        return "; ".join([f"{quiet} of {len(self.states)} sources hold nothing new to fetch", *self.faults])
 
 
 def facts_of(dataset: Dataset, look: LookResult, mirror: str) -> dict[str, str]:
-    """Return what the UI shows of a home."""
+    """Return what the UI shows of a source."""
     newest = look.observation.revision
     if not look.fetched:
         pinned, newer = f"none: {look.fault}", "cannot be told"
@@ -103,8 +103,13 @@ def facts_of(dataset: Dataset, look: LookResult, mirror: str) -> dict[str, str]:
         pinned, newer = "none: runs fetch the newest", "no"
     else:
         pinned, newer = "by the checksums of its files", "cannot be told"
-    home = mirror if mirror and is_mirrored(dataset) else dataset.home or "package registries"
-    return {"newest revision": newest, "pinned revision": pinned, "newer than pinned": newer, "home": public_url(home)}
+    source = mirror if mirror and is_mirrored(dataset) else dataset.url or "package registries"
+    return {
+        "newest revision": newest,
+        "pinned revision": pinned,
+        "newer than pinned": newer,
+        "source": public_url(source),
+    }
 
 
 def find_stored_datasets(
@@ -117,5 +122,5 @@ def find_stored_datasets(
             record = record_of(paths.raw(name))
         except RecordError:
             continue
-        stored[name] = Stored(record.inputs.get("home", ""), record.written_at)
+        stored[name] = Stored(record.inputs.get("source", ""), record.written_at)
     return stored

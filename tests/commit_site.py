@@ -57,7 +57,7 @@ class CommitSite:
         """Write datasets.yaml, with sections such as `cleaning` as given."""
         entry = {
             "reader": "commitpackft",
-            "home": home,
+            "url": home,
             "version": version,
             "license": "MIT",
             "files": [{"path": file}],

@@ -22,7 +22,7 @@ pytest.register_assert_rewrite("tests.jails")  # it asserts for the tests that i
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 OF_THE_USER = ("GRAFTLINE_", "HF_")
-"""Variables by which whoever runs the tests chooses datasets and homes for runs of their own."""
+"""Variables by which whoever runs the tests chooses datasets and sources for runs of their own."""
 
 
 def pytest_collection_finish() -> None:
@@ -94,7 +94,7 @@ def pair() -> Mapping[str, Any]:
     return {
         "id": "release:1",
         "source": "pypi:demo 1.0->2.0",
-        "licence": "MIT",
+        "license": "MIT",
         "language": "python",
         "pre": "def first(x):\n    return old(x)\n",
         "post": "def first(x):\n    return new(x)\n",
@@ -147,7 +147,7 @@ class SmallCheckout:
             "datasets": {
                 "release_pairs": {
                     "reader": "release_pairs",
-                    "home": "data/samples",
+                    "url": "data/samples",
                     "version": "1",
                     "license": "MIT",
                     "files": [{"path": self.sample.name}],

@@ -17,7 +17,7 @@ def task(number: int, has_solution: bool = True) -> Task:
         instruction="Call new.",
         before=f"def f(a):\n    return old(a, b{number})\n",
         target=f"def f(a):\n    return new(a, b{number})\n",
-        licence="MIT",
+        license="MIT",
         group="g",
         origin="o",
         gold_action=PatternAction(pattern="old($$$A)", rewrite="new($$$A)") if has_solution else None,

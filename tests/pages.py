@@ -90,7 +90,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def pair_of(name: str, language: str, pre: str, post: str, **other: Any) -> dict[str, Any]:
-    row = {"id": f"release:{name}", "source": f"pypi:{name} 1->2", "licence": "MIT", "language": language}
+    row = {"id": f"release:{name}", "source": f"pypi:{name} 1->2", "license": "MIT", "language": language}
     row |= {"pre": pre, "post": post, "registry": "pypi", "pkg": name, "old": "1", "new": "2", "path": "a", "qual": "f"}
     return {**row, **other}
 

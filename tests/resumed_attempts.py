@@ -39,7 +39,7 @@ TASK = Task(
     instruction="Rename all of them.",
     before="old(1)\ng(2)\nk(3)\n",
     target="x(1)\ny(2)\nz(3)\n",
-    licence="MIT",
+    license="MIT",
     group="g",
     origin="o",
 )

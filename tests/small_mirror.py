@@ -1,7 +1,7 @@
 """A mirror that holds every dataset, small enough to be worked on in seconds.
 
 The first rows of the mirror beside the checkout, which are read and never kept in it, and rows made up for the datasets
-that one lacks, in the shapes they have at home. Some rows are planted: they hold texts of the evaluation.
+that one lacks, in the shapes they have at their source. Some rows are planted: they hold texts of the evaluation.
 """
 
 import gzip
@@ -137,7 +137,7 @@ def configure(checkout: Path, root: Path) -> None:
     """Give `root` the configuration of the checkout, with terms under which all datasets are used, and no recipe to train."""
     shutil.copytree(checkout / "configs", root / "configs", ignore=shutil.ignore_patterns("recipes"))
     tree = load_yaml(root / "configs" / "datasets.yaml", Catalog).model_dump(mode="json")
-    tree["datasets"]["agentpack"]["licences"] = {"*": "MIT"}
+    tree["datasets"]["agentpack"]["licenses"] = {"*": "MIT"}
     tree["datasets"]["oce_dataft"]["license"] = "MIT"
     tree["use"] = [name for name in tree["datasets"] if name != "release_pairs"]
     tree["synthesis"]["per_partition"] = 0

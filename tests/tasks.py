@@ -13,7 +13,7 @@ def make_task(before: str = "old(1)\n", target: str = "x(1)\n", **changes: Any) 
         "dataset": "d",
         "language": "python",
         "instruction": "Change it.",
-        "licence": "MIT",
+        "license": "MIT",
         "group": "g",
         "origin": "o",
     }

@@ -112,7 +112,7 @@ def test_the_sample_has_enough_rows_of_every_language(rows: list[dict[str, Any]]
     )
 
 
-@pytest.mark.parametrize("field", ["licence", "registry", "pkg", "old", "new", "path"])
+@pytest.mark.parametrize("field", ["license", "registry", "pkg", "old", "new", "path"])
 def test_every_row_of_the_sample_says_where_it_comes_from(rows: list[dict[str, Any]], field: str) -> None:
     assert [row["id"] for row in rows if not str(row.get(field, "")).strip()] == []
 
@@ -122,10 +122,10 @@ def test_every_row_of_the_sample_has_two_versions_and_an_id_of_its_own(rows: lis
     assert len({row["id"] for row in rows}) == len(rows)
 
 
-def test_the_licences_of_the_sample_are_allowed_and_are_those_it_is_shipped_under(rows: list[dict[str, Any]]) -> None:
+def test_the_licenses_of_the_sample_are_allowed_and_are_those_it_is_shipped_under(rows: list[dict[str, Any]]) -> None:
     catalog = load_yaml(CONFIGS / "datasets.yaml", Catalog)
-    found = {row["licence"] for row in rows}
-    assert found <= set(catalog.cleaning.licences)
+    found = {row["license"] for row in rows}
+    assert found <= set(catalog.cleaning.licenses)
     assert found == set(catalog.datasets["release_pairs"].license.split(" AND "))
 
 

@@ -407,12 +407,12 @@ def test_the_notice_of_the_sample_counts_its_rows() -> None:
     cells = [re.split(r" {2,}", line) for line in lines]
     with gzip.open(folder / "release_pairs.jsonl.gz", "rt", encoding="utf-8") as stream:
         rows = [json.loads(line) for line in stream]
-    counted = Counter((row["pkg"], row["licence"], row["registry"]) for row in rows)
-    assert {(name, licence, registry): int(count) for name, licence, registry, _, count in cells} == counted
+    counted = Counter((row["pkg"], row["license"], row["registry"]) for row in rows)
+    assert {(name, license, registry): int(count) for name, license, registry, _, count in cells} == counted
     assert all(f"{row['old']} to {row['new']}" in "\n".join(lines) for row in rows)
 
 
-def test_the_licence_is_the_unmodified_text() -> None:
+def test_the_license_is_the_unmodified_text() -> None:
     assert sha256_file(CHECKOUT / "LICENSE") == APACHE_2_0
 
 

@@ -51,7 +51,7 @@ ROWS: Mapping[str, Sequence[bytes]] = {
         line(PAIR, post=""),
         line(PAIR, pre="a\0"),
         line(PAIR, post="f(1)\n\n"),
-        line(PAIR, licence="GPL-3.0-only"),
+        line(PAIR, license="GPL-3.0-only"),
         line(PAIR, pre="x = 1\n" * 2000),
         line(PAIR, post="def ("),
         line(PAIR, pre=PROBLEM),
@@ -71,7 +71,7 @@ def test_every_reason_for_leaving_a_row_out_is_documented_with_a_real_message(
         folder.mkdir(parents=True)
         (folder / "rows.jsonl").write_bytes(b"\n".join(rows))
         (folder / "rows.jsonl.gz").write_bytes(cut if name == "release_pairs" else gzip.compress(b"", mtime=0))
-        entry = {"reader": name, "home": f"rows/{name}", "version": "1", "license": "MIT", "files": [{"path": "*"}]}
+        entry = {"reader": name, "url": f"rows/{name}", "version": "1", "license": "MIT", "files": [{"path": "*"}]}
         changed(**{f"datasets__{name}": entry, "use": list(ROWS)})(small.root)
     (small.root / "configs" / "evals").mkdir()
     (small.root / "configs" / "evals" / "problems.jsonl").write_text(json.dumps({"text": PROBLEM}), "utf-8")
@@ -115,7 +115,7 @@ def replaced(name: str, content: str | None) -> Callable[[Path], None]:
 
 def another(reader: str, file: str, content: str, **entry: Any) -> Callable[[Path], None]:
     """Return what puts a dataset into use, with one file of the given content."""
-    whole = {"reader": reader, "home": "rows", "version": "1", "license": "MIT", "files": [{"path": file}], **entry}
+    whole = {"reader": reader, "url": "rows", "version": "1", "license": "MIT", "files": [{"path": file}], **entry}
 
     def apply(root: Path) -> None:
         replaced(f"rows/{file}", content)(root)
@@ -143,9 +143,9 @@ TASKS = "data/tasks/java/dev"
 COMMIT_ID = "0" * 40
 HUB = "hf://datasets/owner/name"
 WEB = "http://web.test"
-ON_HUB = {f"{PAIRS}home": HUB, f"{PAIRS}version": COMMIT_ID}
+ON_HUB = {f"{PAIRS}url": HUB, f"{PAIRS}version": COMMIT_ID}
 TERMS = {f"{PAIRS}terms": "https://huggingface.co/datasets/owner/name"}
-SHA256 = "44db2c977d6f27a4f934c56a4c69553d30e2b0811fb612363787214f7ce4d33f"
+SHA256 = "c972bd792bc1f5e37552f9b40d0213c902fb103adb924c8c3055fe6c5a40def5"
 OTHER_TOKEN = {"HF_TOKEN": "hf_of_another"}
 SANDBOX_TEST = "sandbox test {root}/tests.json {root}/code"
 INDUCE = "rules induce {root}/before.py {root}/after.py"
@@ -173,18 +173,18 @@ FAULTS = [
     Fault(changed(), "check", {"GRAFTLINE_DATASETS": "release_pairs,commitpack"}),
     Fault(changed(), "check", {"GRAFTLINE_DATASET_MIRROR": "nowhere"}),
     Fault(changed(), "run --port sandbox.required_level=full"),
-    Fault(changed(**{f"{FILE}size_bytes": 375891}), "run"),
+    Fault(changed(**{f"{FILE}size_bytes": 375902}), "run"),
     Fault(changed(**{f"{FILE}sha256": SHA256}), "run"),
     Fault(replaced("data/samples/release_pairs.jsonl", None), "run"),
-    Fault(changed(**{f"{PAIRS}home": None}), "run"),
-    Fault(changed(**{f"{PAIRS}home": HUB}), "run"),
+    Fault(changed(**{f"{PAIRS}url": None}), "run"),
+    Fault(changed(**{f"{PAIRS}url": HUB}), "run"),
     Fault(changed(**ON_HUB), "run --port dataset_hub=local"),
     Fault(changed(**ON_HUB, **TERMS), "run"),
     Fault(changed(**ON_HUB), "run --hub"),
     Fault(changed(**ON_HUB, **TERMS), "run --hub", OTHER_TOKEN),
-    Fault(changed(**{**ON_HUB, f"{PAIRS}home": f"{HUB}-closed"}), "run --hub", OTHER_TOKEN),
-    Fault(changed(**{f"{PAIRS}home": f"{WEB}/files"}), "run"),
-    Fault(changed(**{f"{PAIRS}home": f"{WEB}/files", f"{FILE}path": "*.jsonl"}), "run"),
+    Fault(changed(**{**ON_HUB, f"{PAIRS}url": f"{HUB}-closed"}), "run --hub", OTHER_TOKEN),
+    Fault(changed(**{f"{PAIRS}url": f"{WEB}/files"}), "run"),
+    Fault(changed(**{f"{PAIRS}url": f"{WEB}/files", f"{FILE}path": "*.jsonl"}), "run"),
     Fault(
         changed(**ON_HUB, **{f"{FILE}sha256": SHA256}), "run --manifest prod",
         {"GRAFTLINE_DATASET_MIRROR": "{root}/mirror"},
@@ -260,7 +260,7 @@ def test_the_messages_about_bad_input_are_the_real_ones(root: Path, tmp_path: Pa
     record = tmp_path / TASKS / "_meta.json"
     content = record.read_text("utf-8")
     for before, after in (
-        ('"tasks"', '"other"'), ('"counts"', '"count"'), ('"schema_version": 1', '"schema_version": 2'), (content, "")
+        ('"tasks"', '"other"'), ('"counts"', '"count"'), ('"schema_version": 2', '"schema_version": 3'), (content, "")
     ):  # fmt: skip
         record.write_text(content.replace(before, after), "utf-8")
         if not after:

@@ -27,10 +27,10 @@ def catalog() -> Catalog:
 def test_the_table_of_datasets_is_the_catalog(catalog: Catalog) -> None:
     rows = {codes(row[0])[0]: row for row in table(PAGE)}
     assert rows.keys() == catalog.datasets.keys()
-    listed = {name: catalog.datasets[name].home for name, row in rows.items() if row[2].startswith("`")}
+    listed = {name: catalog.datasets[name].url for name, row in rows.items() if row[2].startswith("`")}
     assert {name: codes(rows[name][2])[0] for name in listed} == listed
     assert [name for name, row in rows.items() if row[2].startswith("unknown")] == [
-        name for name, dataset in catalog.datasets.items() if dataset.home is None
+        name for name, dataset in catalog.datasets.items() if dataset.url is None
     ]
 
 

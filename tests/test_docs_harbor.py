@@ -29,7 +29,7 @@ def task(number: int) -> Task:
     gold = PatternAction(pattern="old($A)", rewrite="new($A)")
     return Task(
         id=f"mine:{number}", dataset="mine", language="python", instruction="Call new.", before=f"old({number})\n",
-        target=f"new({number})\n", gold_action=gold, licence="MIT", group="mine", origin="mine",
+        target=f"new({number})\n", gold_action=gold, license="MIT", group="mine", origin="mine",
     )  # fmt: skip
 
 

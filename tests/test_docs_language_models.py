@@ -72,7 +72,7 @@ def test_phases_and_failures_of_actors_are_the_documented_ones() -> None:
 def test_the_tables_of_models_are_the_catalog_and_its_states() -> None:
     rows = table(PAGES["docs/models.md"].read_text("utf-8"))
     catalog = load_yaml(CONFIGS / "models.yaml", ModelCatalog)
-    assert {codes(row[0])[0]: row[3] for row in rows} == {name: one.licence for name, one in catalog.models.items()}
+    assert {codes(row[0])[0]: row[3] for row in rows} == {name: one.license for name, one in catalog.models.items()}
     assert firsts("docs/models.md", "## What is stored", "| state |") == list(get_args(ModelState))
 
 

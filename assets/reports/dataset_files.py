@@ -49,8 +49,8 @@ def _write_plots(folder: Path, name: str, own: Mapping[str, Rows], record: Norma
     images = {"funnel": funnel(steps(own["dataset_funnel"]))}
     if own["dataset_token_bins"]:
         images["tokens"] = histogram(own["dataset_token_bins"], record.tokenizer)
-    if licences := [row for row in own["dataset_licences"] if row["kept"]]:
-        images["licences"] = shares(licences, "licence", "percent_of_kept")
+    if licenses := [row for row in own["dataset_licenses"] if row["kept"]]:
+        images["licenses"] = shares(licenses, "license", "percent_of_kept")
     for kind, image in images.items():
         (folder / f"{name}.{kind}.png").write_bytes(image)
     return {kind: f"{name}.{kind}.png" for kind in images}

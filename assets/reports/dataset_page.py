@@ -33,7 +33,7 @@ def dataset_page(
             table(_facts(raw, normalized)),
             "## From rows to splits",
             "",
-            "What stands behind a dash is lost there. Percent are of the rows at the home.",
+            "What stands behind a dash is lost there. Percent are of the rows at the source.",
             "",
             table([_mark_loss(step) for step in steps(funnel)]),
             *_plot(plots, "funnel", "from rows to splits"),
@@ -52,10 +52,10 @@ def dataset_page(
             "## Languages",
             "",
             table([_rename_shares(row) for row in without_dataset(marts["dataset_languages"])]),
-            "## Licences",
+            "## Licenses",
             "",
-            table([_rename_shares(row) for row in without_dataset(marts["dataset_licences"])]),
-            *_plot(plots, "licences", "kept edits by licence"),
+            table([_rename_shares(row) for row in without_dataset(marts["dataset_licenses"])]),
+            *_plot(plots, "licenses", "kept edits by license"),
             "## Rows left out",
             "",
             "Every one of them, with file and line, is in `dropped.parquet` beside the normalized edits.",
@@ -80,7 +80,7 @@ def _facts(raw: DatasetRecord, normalized: NormalizedRecord) -> list[dict[str, A
     # when it was fetched is left out: a page does not change because the same bytes came again
     facts = {
         "source": raw.source,
-        "home": raw.config.get("home") or "unknown",
+        "url": raw.config.get("url") or "unknown",
         "version": raw.version,
         "license": raw.license,
         "sha256": raw.sha256,
@@ -125,6 +125,6 @@ def _plot(plots: Mapping[str, str], kind: str, caption: str) -> list[str]:
 
 
 def _example(row: Row) -> str:
-    facts = [{"fact": name, "value": plain(row[name])} for name in ("id", "language", "split", "licence", "origin")]
+    facts = [{"fact": name, "value": plain(row[name])} for name in ("id", "language", "split", "license", "origin")]
     parts = [table(facts), fence_code(row["instruction"]), fence_code(diff(row["pre"], row["post"]), "diff")]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""The way from the rows of a home to the splits, in words."""
+"""The way from the rows of a source to the splits, in words."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from assets.reports.markdown import Rows
 
 _WORDS: Mapping[str, str] = {
-    "at_home": "rows at the home",
+    "at_source": "rows at the source",
     "not_stored": "not stored: {}",
     "read": "rows read",
     "outcomes": "edits, labels and drops in them",
@@ -23,13 +23,13 @@ _WORDS: Mapping[str, str] = {
 
 def steps(funnel: Rows) -> list[dict[str, Any]]:
     """Return the rows of `dataset_funnel` of one dataset as `step`, `number`, `percent` of its rows, and `is_loss`."""
-    at_home = number_of(funnel, "at_home")
+    at_source = number_of(funnel, "at_source")
     read = number_of(funnel, "read")
     return [
         {
             "step": _WORDS[row["step"]].format(row["reason"]),
             "number": row["number"],
-            "percent": round(100 * row["number"] / at_home, 2) if at_home else None,
+            "percent": round(100 * row["number"] / at_source, 2) if at_source else None,
             "is_loss": row["is_loss"],
         }
         for row in funnel

@@ -34,9 +34,9 @@ def index_page(
             "## Languages",
             "",
             table(_languages(marts["dataset_stats"])),
-            "## Licences",
+            "## Licenses",
             "",
-            table(_licences(marts["dataset_licences"])),
+            table(_licenses(marts["dataset_licenses"])),
         ]
     )
 
@@ -54,7 +54,7 @@ def _shares(names: Sequence[str], versions: Mapping[str, str], funnel: Rows) -> 
             {
                 "dataset": f"[{name}]({name}.md)" if name else "all",
                 "version": versions[name] if name else "",
-                "rows": number_of(own, "at_home"),
+                "rows": number_of(own, "at_source"),
                 "edits": number_of(own, "edits"),
                 "duplicates": number_of(own, "duplicates"),
                 "kept": kept_edits,
@@ -93,14 +93,14 @@ def _languages(stats: Rows) -> list[dict[str, Any]]:
     return rows
 
 
-def _licences(licences: Rows) -> list[dict[str, Any]]:
+def _licenses(licenses: Rows) -> list[dict[str, Any]]:
     edits: Counter[str] = Counter()
-    for row in licences:
-        edits[row["licence"]] += row["kept"]
+    for row in licenses:
+        edits[row["license"]] += row["kept"]
     whole = edits.total()
     return [
-        {"licence": licence, "kept": kept_edits, "% of all kept": _percent(kept_edits, whole)}
-        for licence, kept_edits in sorted(edits.items())
+        {"license": license, "kept": kept_edits, "% of all kept": _percent(kept_edits, whole)}
+        for license, kept_edits in sorted(edits.items())
         if kept_edits
     ]
 

@@ -33,7 +33,7 @@ DATASET_MARTS = (
     "dataset_tokens",
     "dataset_token_bins",
     "dataset_languages",
-    "dataset_licences",
+    "dataset_licenses",
     "dataset_drops",
     "dataset_overlaps",
     "dataset_labels",
@@ -68,7 +68,7 @@ def report_assets() -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def dataset_reports(artifacts: Artifacts, warehouse: Warehouse) -> dg.MaterializeResult[Any]:
-        """One page per dataset, and one over all: from rows to splits, lengths, licences, what was dropped and why."""
+        """One page per dataset, and one over all: from rows to splits, lengths, licenses, what was dropped and why."""
         lineage = artifacts.stages({})
         used = lineage.catalog.used
         inputs = {f"raw/{name}": lineage.paths.raw(name) for name in used}

@@ -15,14 +15,14 @@ from graftline.pipeline.stages.raw import raw_record
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from resources.warehouse import of_lines, of_parquet, of_rows
 
-_NORMALIZED: Mapping[str, Column] = {name: NORMALIZED[name] for name in ("dataset", "id", "licence", "link_keys")}
+_NORMALIZED: Mapping[str, Column] = {name: NORMALIZED[name] for name in ("dataset", "id", "license", "link_keys")}
 _LABELS: Mapping[str, Column] = {
     "id": "text",
     "dataset": "word",
     "language": "word",
     "label": "text",
     "holds": "flag",
-    "licence": "word",
+    "license": "word",
     "instruction": "text",
     "origin": "text",
 }
@@ -66,13 +66,13 @@ def _add_records(sources: Sources, lineage: Lineage) -> None:
     sources.config = {
         "datasets": list(catalog.sources),
         "languages": list(catalog.languages),
-        "licences": list(cleaning.licences),
+        "licenses": list(cleaning.licenses),
         "max_pre_tokens": cleaning.max_pre_tokens,
     }
     sources.queries["counts"] = of_rows(counts, {"dataset": "word", "stage": "word", "name": "word", "number": "whole"})
     sources.queries["datasets"] = of_rows([{"dataset": name} for name in catalog.sources], {"dataset": "word"})
-    allowed = [{"licence": licence} for licence in dict.fromkeys(cleaning.licences)]
-    sources.queries["allowed_licences"] = of_rows(allowed, {"licence": "word"})
+    allowed = [{"license": license} for license in dict.fromkeys(cleaning.licenses)]
+    sources.queries["allowed_licenses"] = of_rows(allowed, {"license": "word"})
     sources.queries["limits"] = of_rows([{"max_pre_tokens": cleaning.max_pre_tokens}], {"max_pre_tokens": "whole"})
 
 

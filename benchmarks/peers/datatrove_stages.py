@@ -38,7 +38,7 @@ from edit_rules import BAND_ROWS, BANDS, divided, folded_key, grams, refined
 TASKS = 2
 MINHASH = MinhashConfig(n_grams=5, num_buckets=BANDS, hashes_per_bucket=BAND_ROWS, hash_config=HashConfig(precision=32))
 COLUMNS = (
-    *("id", "instruction", "pre", "post", "language", "tags", "licence", "group", "aliases", "commit", "path"),
+    *("id", "instruction", "pre", "post", "language", "tags", "license", "group", "aliases", "commit", "path"),
     *("origin", "pre_tokens", "post_tokens"),
 )
 SCHEMA = pa.schema(

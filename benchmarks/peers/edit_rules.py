@@ -1,7 +1,7 @@
 """What both peers do with a row, one rule after the other, as quick as plain Python is.
 
 The rules are those of `graftline.datasets`: fields, new files, language by the ending of the name, trailers and e-mail
-addresses, licence, blanks only, length, syntax. Details that hardly any row needs (half surrogate pairs, repeated keys,
+addresses, license, blanks only, length, syntax. Details that hardly any row needs (half surrogate pairs, repeated keys,
 agents' signatures, other languages than Python) are left out, which is to the peers' advantage.
 """
 
@@ -18,7 +18,7 @@ FIELDS = (
     *("commit", "old_file", "new_file", "old_contents", "new_contents"),
     *("subject", "message", "lang", "license", "repos"),
 )
-LICENCES = {
+LICENSES = {
     "mit": "MIT",
     "bsd-2-clause": "BSD-2-Clause",
     "bsd-3-clause": "BSD-3-Clause",
@@ -56,9 +56,9 @@ def refined(row: Mapping[str, Any], check_syntax: bool) -> dict[str, Any] | str:
     if not instruction:
         return "empty_instruction"
     repository, *others = [name.strip() for name in row["repos"].split(",")]
-    licence = LICENCES.get(row["license"])
-    if licence is None:
-        return "licence"
+    license = LICENSES.get(row["license"])
+    if license is None:
+        return "license"
     pre_bytes, post_bytes = pre.encode(), post.encode()
     pre_folded, post_folded = pre_bytes.translate(None, _BLANKS).lower(), post_bytes.translate(None, _BLANKS).lower()
     if pre_folded == post_folded and _lines(pre) == _lines(post):
@@ -75,8 +75,8 @@ def refined(row: Mapping[str, Any], check_syntax: bool) -> dict[str, Any] | str:
         "pre": pre,
         "post": post,
         "language": language,
-        "tags": [f"licence:{licence}", f"lang:{row['lang']}", f"repo:{repository}"],
-        "licence": licence,
+        "tags": [f"license:{license}", f"lang:{row['lang']}", f"repo:{repository}"],
+        "license": license,
         "group": repository,
         "aliases": others,
         "commit": commit,

@@ -24,7 +24,7 @@ REFINED = Features(
     {
         **{name: Value("string") for name in ("id", "instruction", "pre", "post", "language")},
         "tags": List(Value("string")),
-        **{name: Value("string") for name in ("licence", "group")},
+        **{name: Value("string") for name in ("license", "group")},
         "aliases": List(Value("string")),
         **{name: Value("string") for name in ("commit", "path", "origin")},
         **{name: Value("int64") for name in ("pre_tokens", "post_tokens")},

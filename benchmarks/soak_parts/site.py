@@ -85,7 +85,7 @@ class Site:
 
     def _configuration(self, hub_url: str) -> Mapping[str, Any]:
         patience = {"connect_s": 5.0, "read_s": 10.0, "deadline_s": 20.0}
-        hub = {"kind": "homes", "huggingface": hub_url, "patience": patience}
+        hub = {"kind": "sources", "huggingface": hub_url, "patience": patience}
         common = {"dataset_hub": hub, "sandbox": {"kind": "warm", "required_level": "compute"}}
         chat = {"kind": "actors", "fleet": FLEET, "pool": {"health_s": 2, "longest_pause_s": 5}}
         # faults come far closer together than where people run this, so that a job is tried far more often
@@ -94,7 +94,7 @@ class Site:
         fleet = {"engine": "embedded", "model": MODEL, "context_tokens": 2048, "shutdown_s": 5, "actors": [actor]}
         dataset = {
             "reader": "release_pairs",
-            "home": f"hf://datasets/{REPOSITORY}",
+            "url": f"hf://datasets/{REPOSITORY}",
             "version": "main",
             "follow": True,
             "license": "MIT",

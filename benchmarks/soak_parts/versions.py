@@ -199,7 +199,7 @@ def row(number: int) -> dict[str, Any]:
     return {
         "id": f"release:{name}",
         "source": f"pypi:{name} 1.0->2.0",
-        "licence": "MIT",
+        "license": "MIT",
         "language": "python",
         "pre": f"def f{number}(a, b):\n    return old(a, b{number})\n",
         "post": f"def f{number}(a, b):\n    return new(a, b{number})\n",

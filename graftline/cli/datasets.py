@@ -107,7 +107,7 @@ def split(paths: "Paths", language: str | None, part: str | None, manifest: Mani
 @json_option
 @pass_paths
 def stats(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
-    """Count edits by language and split, their tokens and licences, and what was left out why."""
+    """Count edits by language and split, their tokens and licenses, and what was left out why."""
     from graftline.pipeline.dataset_views.stats import stats as count_datasets
     from graftline.pipeline.dataset_views.stats import stats_tables
 
@@ -242,7 +242,7 @@ def _print_edits(edits: Sequence[Mapping[str, Any]]) -> None:
 
     for edit in edits:
         place = "/".join(filter(None, (edit["language"], edit["split"])))
-        lines = [(escape_controls(f"{edit['id']}  {place}  {edit['licence']}  {edit['origin']}"), "bold")]
+        lines = [(escape_controls(f"{edit['id']}  {place}  {edit['license']}  {edit['origin']}"), "bold")]
         lines += [(line, "italic") for line in escape_controls(edit["instruction"]).split("\n")]
         diff = [escape_controls(line[:-1]) for line in unified_diff(edit["pre"], edit["post"], "before", "after")]
         print_lines([*lines, *style_diff(diff), ("", "")])

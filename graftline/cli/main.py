@@ -34,7 +34,7 @@ _GROUPS = {
     "trajectories": ("attempts", "Hand trajectories on: for training, and to object storage."),
 }
 """Groups of commands: the module that has them, and their help."""
-_UNGROUPED = ("check", "doctor", "licences", "lineage", "run", "summary", "wiring")
+_UNGROUPED = ("check", "doctor", "licenses", "lineage", "run", "summary", "wiring")
 """Commands without a group, of the module `pipeline`."""
 _EXTRAS = {
     **dict.fromkeys(("jsonschema", "prometheus_client", "sqlite_vec"), "actors"),

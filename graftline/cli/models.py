@@ -68,19 +68,19 @@ def _fetch(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:
 @json_option
 @pass_paths
 def list_(paths: "Paths", as_json: bool) -> None:
-    """List the models that are known: their licences, where they lie, and whether that was checked."""
+    """List the models that are known: their licenses, where they lie, and whether that was checked."""
     from graftline.llm.weights.catalog import list_models
 
     models = list_models(paths, os.environ)
     if as_json:
         print_json({"models": [asdict(model) for model in models]})
         return
-    columns = ["model", "card", "licence", "bytes", "state", "path", "safetensors"]
+    columns = ["model", "card", "license", "bytes", "state", "path", "safetensors"]
     rows = [
         (
             model.name,
             model.card,
-            model.licence,
+            model.license,
             f"{model.size_bytes:,}",
             model.state,
             str(model.path),

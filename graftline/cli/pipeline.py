@@ -1,4 +1,4 @@
-"""The commands over everything: `graftline run`, `summary`, `check`, `doctor` and `wiring`; `lineage` and `licences`, which say
+"""The commands over everything: `graftline run`, `summary`, `check`, `doctor` and `wiring`; `lineage` and `licenses`, which say
 what an adapter came from, and on what terms.
 """
 
@@ -192,8 +192,8 @@ def lineage(
 @click.option("--cyclonedx", "is_document", is_flag=True, help="Print the bill as a CycloneDX 1.6 document, an ML-BOM.")
 @json_option
 @pass_paths
-def licences(paths: "Paths", adapter: str, is_notice: bool, is_document: bool, as_json: bool) -> None:
-    """Print the licence bill of materials of ADAPTER, named as in `graftline lineage`."""
+def licenses(paths: "Paths", adapter: str, is_notice: bool, is_document: bool, as_json: bool) -> None:
+    """Print the license bill of materials of ADAPTER, named as in `graftline lineage`."""
     from graftline.pipeline.provenance.license_bill import license_bill
     from graftline.pipeline.provenance.trace import trace_provenance
 
@@ -274,34 +274,34 @@ def _format_fact(value: Any) -> str:
 def _print_training_rows(rows: "list[TrainingRow]", offset: int, total: int) -> None:
     cells = [
         (
-            f"{row.line}", row.task_id, row.licence, row.group, row.source, row.template or row.rule,
+            f"{row.line}", row.task_id, row.license, row.group, row.source, row.template or row.rule,
             row.teacher, "" if row.reward is None else f"{row.reward:.2f} {row.cause}",
         )
         for row in rows
     ]  # fmt: skip
-    columns = ["line", "task", "licence", "package", "source", "template or rule", "teacher", "reward"]
+    columns = ["line", "task", "license", "package", "source", "template or rule", "teacher", "reward"]
     print_table(f"Rows {offset + 1} to {offset + len(rows)} of {total:,}", columns, cells)
 
 
 def _print_bill(bill: "LicenseBill") -> None:
     parts = [
-        (part.kind, part.name, part.licence, f"{part.rows:,}" if part.rows else "", part.detail) for part in bill.parts
+        (part.kind, part.name, part.license, f"{part.rows:,}" if part.rows else "", part.detail) for part in bill.parts
     ]
-    print_table(f"What {bill.adapter} stands on", ["", "name", "licence", "rows", "which"], parts)
-    by_licence = [
-        (row["licence"], row["asks"], f"{row['rows']:,}", f"{row['packages']:,}", ", ".join(row["datasets"]))
-        for row in bill.by_licence()
+    print_table(f"What {bill.adapter} stands on", ["", "name", "license", "rows", "which"], parts)
+    by_license = [
+        (row["license"], row["asks"], f"{row['rows']:,}", f"{row['packages']:,}", ", ".join(row["datasets"]))
+        for row in bill.by_license()
     ]
-    print_table("Rows by licence", ["licence", "asks for", "rows", "packages", "datasets"], by_licence)
+    print_table("Rows by license", ["license", "asks for", "rows", "packages", "datasets"], by_license)
     packages = [
-        (package.name, package.licence, f"{package.rows:,}", ", ".join(package.places[:3])) for package in bill.packages
+        (package.name, package.license, f"{package.rows:,}", ", ".join(package.places[:3])) for package in bill.packages
     ]
-    print_table("Packages and repositories", ["name", "licence", "rows", "where"], packages)
+    print_table("Packages and repositories", ["name", "license", "rows", "where"], packages)
     for fault in bill.unknown:
         click.echo(fault)
     click.echo(
-        f"{bill.rows:,} rows, {len(bill.packages)} packages, {len(bill.unknown)} without a licence that is known."
+        f"{bill.rows:,} rows, {len(bill.packages)} packages, {len(bill.unknown)} without a license that is known."
     )
 
 
-COMMANDS = {"": (check, doctor, licences, lineage, run, summary, wiring)}
+COMMANDS = {"": (check, doctor, licenses, lineage, run, summary, wiring)}

@@ -1,7 +1,7 @@
 """A frozen corpus of code that no example is about: a rule that changes it says less than its example did.
 
 `background.jsonl.gz` holds functions of permissively licensed packages, each line with its package, release, path and
-licence. It never changes between releases of the library, so that the same example gives the same rules everywhere.
+license. It never changes between releases of the library, so that the same example gives the same rules everywhere.
 The texts are the library's own and so are the rules that are tried on them here; actions of others are tried on
 `texts` in a sandbox.
 """
@@ -30,7 +30,7 @@ class BackgroundRow:
     source: str
     """Package and release."""
     path: str
-    licence: str
+    license: str
     language: Language
     text: str
 

@@ -180,7 +180,7 @@ def pin_fault(file: Pinned, size_bytes: int, sha256: str) -> str:
     for name, actual, expected in (("size_bytes", size_bytes, file.size_bytes), ("sha256", sha256, file.sha256)):
         if expected is not None and actual != expected:
             return (
-                f"{name} is {actual}, but {expected} is expected; restore the file in its home,"
+                f"{name} is {actual}, but {expected} is expected; restore the file at its source,"
                 " or pin the new version below configs/ if you mean to change it"
             )
     return ""
@@ -254,7 +254,7 @@ class _Partial:
                 os.fsync(stream.fileno())
         if self._total is not None and self.size_bytes < self._total:
             raise SourceBusyError(
-                f"{self._source.label}: ended at byte {self.size_bytes} of {self._total}; check the network or its home"
+                f"{self._source.label}: ended at byte {self.size_bytes} of {self._total}; check the network or its source"
             )
 
     def _start_over(self, opened: SourceStream) -> None:
@@ -282,7 +282,7 @@ class _Partial:
             self.discard()
             raise DownloadError(
                 f"{self._source.label}: is longer than the {self._total} bytes that it should have; restore the file in"
-                " its home, or pin the new version below configs/ if you mean to change it"
+                " its source, or pin the new version below configs/ if you mean to change it"
             )
         self._check_limit(self.size_bytes + len(chunk))
         remaining = memoryview(chunk)
@@ -385,7 +385,9 @@ def require_throughput(chunks: Iterator[bytes], label: str, policy: RetryPolicy)
         size += len(chunk)
         if waited_s >= policy.slow_s:
             if size < policy.least_bytes_per_s * waited_s:
-                raise SourceBusyError(f"{label}: gave {size} bytes in {waited_s:.0f} s; check the network or its home")
+                raise SourceBusyError(
+                    f"{label}: gave {size} bytes in {waited_s:.0f} s; check the network or its source"
+                )
             waited_s, size = 0.0, 0
 
 

@@ -89,7 +89,7 @@ def open_repository(
     from huggingface_hub import constants
 
     if constants.is_offline_mode():
-        raise ConfigError(f"{asker}: HF_HUB_OFFLINE forbids to ask its home; unset it, or use a mirror")
+        raise ConfigError(f"{asker}: HF_HUB_OFFLINE forbids to ask its source; unset it, or use a mirror")
     token = secrets.get("HF_TOKEN")
     if token and not (token.get_secret_value().isascii() and token.get_secret_value().isprintable()):
         raise ConfigError("HF_TOKEN: holds a character that no token has; copy it again")

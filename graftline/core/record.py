@@ -6,13 +6,21 @@ A reader refuses a folder without a record, or whose files are not the recorded 
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from graftline.core.errors import RecordError
 from graftline.core.hashing import digest, sha256_file
@@ -37,7 +45,8 @@ class ArtifactRecord(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
+    """A record of version 1, in which some names are others, is read as well, and written as it was."""
     kind: str
     """The stage that made it, e.g. `splits`."""
     name: str
@@ -58,6 +67,17 @@ class ArtifactRecord(BaseModel):
     """What shows only when it is made, such as the precision that `auto` came to; not part of the identity."""
     identity: str = ""
     """Digest of everything above but code version, time and facts."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_names_of_1(cls, values: Any) -> Any:
+        is_old = isinstance(values, dict) and values.get("schema_version") == 1
+        return _rename(values, str(values.get("kind")), lambda old, new: (old, new)) if is_old else values
+
+    @model_serializer(mode="wrap")
+    def _write_names_of_1(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = serialize(self)
+        return _rename(values, self.kind, lambda old, new: (new, old)) if self.schema_version == 1 else values
 
     def with_identity(self) -> Self:
         """Return the record with its identity filled in."""
@@ -97,13 +117,30 @@ class NormalizedRecord(DatasetRecord):
     """The record of the edits of a dataset."""
 
     kind: Literal["normalized"]
-    licences: dict[str, int]
+    licenses: dict[str, int]
     """Edits and labels by the SPDX identifier of their rows."""
     tokenizer: str = Field(min_length=1)
     """By which lengths are counted."""
 
 
 _RECORDS: Mapping[str, type[ArtifactRecord]] = {"raw": RawRecord, "normalized": NormalizedRecord}
+
+
+_RENAMED = (("", "licences", "licenses"), ("counts", "licence", "license"))
+_RENAMED_IN_RAW = (("inputs", "home", "source"), ("config", "home", "url"))
+"""Since version 1: which part of a record has the name, or names that hold it, what it was, and what it is."""
+
+
+def _rename(values: dict[str, Any], kind: str, order: Callable[[str, str], tuple[str, str]]) -> dict[str, Any]:
+    """Return the fields of a record with names from one side of `_RENAMED` in place of those from the other."""
+    renamed = dict(values)
+    for part, *names in (*_RENAMED, *(_RENAMED_IN_RAW if kind == "raw" else ())):
+        before, after = order(*names)
+        if not part:
+            renamed = {after if name == before else name: value for name, value in renamed.items()}
+        elif isinstance(fields := renamed.get(part), dict):
+            renamed[part] = {str(name).replace(before, after): value for name, value in fields.items()}
+    return renamed
 
 
 def make_record(values: Any) -> ArtifactRecord:

@@ -122,7 +122,7 @@ class Web:
             reason = f"no connection within {self.policy.connect_s:g} s; check the network"
             raise UnreachableError(f"{label}: {reason}") from None
         except httpx.TimeoutException:
-            reason = f"silent for {self.policy.read_s:g} s; check the network or its home"
+            reason = f"silent for {self.policy.read_s:g} s; check the network or its source"
             raise SourceBusyError(f"{label}: {reason}") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ConfigError(
@@ -137,8 +137,10 @@ class Web:
                 raise AnswerError(f"{label}: {reason}") from None
             kind = type(error).__name__  # without its text, which may quote what was sent
             if isinstance(error, httpx.ConnectError):
-                raise UnreachableError(f"{label}: cannot be reached ({kind}); check the network or its home") from None
-            raise SourceBusyError(f"{label}: the connection broke ({kind}); check the network or its home") from None
+                raise UnreachableError(
+                    f"{label}: cannot be reached ({kind}); check the network or its source"
+                ) from None
+            raise SourceBusyError(f"{label}: the connection broke ({kind}); check the network or its source") from None
 
 
 @dataclass(frozen=True, slots=True)

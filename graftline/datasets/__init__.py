@@ -1,1 +1,1 @@
-"""From the homes of datasets to clean edits that are split without leaks."""
+"""From the sources of datasets to clean edits that are split without leaks."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from graftline.astgrep.binding import Language
 from graftline.core.config import Config
@@ -16,11 +16,11 @@ from graftline.datasets.readers import ReaderName
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 NO_LICENSE = "NOASSERTION"
-"""SPDX for a licence that nobody stated."""
+"""SPDX for a license that nobody stated."""
 
 
 class DatasetFile(Config):
-    """One file of a dataset, relative to its home, or all that fit a pattern."""
+    """One file of a dataset, relative to its source, or all that fit a pattern."""
 
     path: str = Field(min_length=1)
     """`*` stands for any part of one name; a pattern cannot be pinned."""
@@ -61,22 +61,22 @@ class Dataset(Config):
     """Where a dataset lives and on what terms."""
 
     reader: ReaderName
-    home: str | None = None
+    url: str | None = Field(default=None, validation_alias=AliasChoices("url", "home"))
     """A folder below the root of the checkout, or a URL: `hf://datasets/<owner>/<name>`, `https://…`, or another that
     fsspec knows. Unset: nobody knows it, and it has to be stated before the dataset can be used."""
     version: str
-    """The revision that is fetched: a commit where the home has commits."""
+    """The revision that is fetched: a commit where the source has commits."""
     license: str
-    """SPDX expression of the whole. Rows that carry their own are judged by that, others by `licences`, then by this."""
-    licences: dict[str, str] = Field(default_factory=dict)
+    """SPDX expression of the whole. Rows that carry their own are judged by that, others by `licenses`, then by this."""
+    licenses: dict[str, str] = Field(default_factory=dict, validation_alias=AliasChoices("licenses", "licences"))
     """SPDX identifier by repository (`owner/name`, or `owner/*`), where rows carry none."""
     files: tuple[DatasetFile, ...] = ()
     columns: tuple[str, ...] = ()
     """What every row must have; a table without one of them is refused."""
     terms: str | None = None
-    """Page on which the terms are accepted; the home then wants `HF_TOKEN`."""
+    """Page on which the terms are accepted; the source then wants `HF_TOKEN`."""
     follow: bool = False
-    """Whether the newest revision of the home is fetched instead of `version`; checksums then hold no longer."""
+    """Whether the newest revision of the source is fetched instead of `version`; checksums then hold no longer."""
     keep: Literal["all", "wanted"] = "all"
     """Whether raw files are kept whole, or read as they come and only rows the reader can use are kept."""
     packages: tuple[PackageRelease, ...] = ()
@@ -96,17 +96,20 @@ class Dataset(Config):
         return self.reader == "evaluation"
 
     def license_of(self, repository: str) -> str:
-        """Return the licence of a row of `repository` that carries none itself."""
-        for pattern, licence in self.licences.items():
+        """Return the license of a row of `repository` that carries none itself."""
+        for pattern, license in self.licenses.items():
             if fnmatchcase(repository.lower(), pattern.lower()):
-                return licence
+                return license
         return self.license
 
 
 class Cleaning(Config):
     """What a row must be to become an edit."""
 
-    licences: tuple[str, ...] = ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC")
+    licenses: tuple[str, ...] = Field(
+        default=("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC"),
+        validation_alias=AliasChoices("licenses", "licences"),
+    )
     """Allow-list of SPDX identifiers, judged row by row."""
     max_line_bytes: int = Field(default=2 << 20, ge=1024)
     max_pre_tokens: int = Field(default=2000, ge=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
@@ -25,7 +25,7 @@ class Edit(BaseModel):
     id: str = Field(min_length=1)
     """`<dataset>:<digest>`, equal for equal rows."""
     dataset: str = Field(min_length=1)
-    licence: str = Field(min_length=1)
+    license: str = Field(min_length=1, validation_alias=AliasChoices("license", "licence"))
     """SPDX identifier of the row."""
     group: str = Field(min_length=1)
     """What must not straddle two splits: the repository or package."""
@@ -68,7 +68,7 @@ class Label(BaseModel):
     tags: tuple[str, ...] = ()
     id: str = Field(min_length=1)
     dataset: str = Field(min_length=1)
-    licence: str = Field(min_length=1)
+    license: str = Field(min_length=1, validation_alias=AliasChoices("license", "licence"))
     group: str = Field(min_length=1)
     origin: str = Field(min_length=1)
 
@@ -88,7 +88,7 @@ class RejectReason(StrEnum):
     EMPTY_POST = "empty_post"
     NOT_TEXT = "not_text"
     UNCHANGED = "unchanged"
-    LICENSE = "licence"
+    LICENSE = "license"
     TOO_LONG = "too_long"
     UNPARSABLE = "unparsable"
     SEVERAL_FILES = "several_files"
@@ -119,7 +119,7 @@ EDITS: Mapping[str, Column] = {
     "pre": "text",
     "post": "text",
     "tags": "text",
-    "licence": "word",
+    "license": "word",
     "origin_group": "word",
     "cluster": "word",
     "origin": "text",
@@ -135,7 +135,7 @@ NORMALIZED: Mapping[str, Column] = {
     "pre": "text",
     "post": "text",
     "tags": "text",
-    "licence": "word",
+    "license": "word",
     "origin_group": "word",
     "origin": "text",
     "pre_tokens": "whole",

@@ -1,7 +1,7 @@
 """From raw rows to edits, labels and counted rejections.
 
 What a row is made of is its dataset's business (`datasets.readers`); here every edit of every dataset is judged alike:
-text, licence, length, language and syntax.
+text, license, length, language and syntax.
 """
 
 import json
@@ -38,7 +38,7 @@ class Ingest:
     def __init__(self, name: str, dataset: Dataset, source: Source[Any], cleaning: Cleaning) -> None:
         self._name, self._dataset, self._source, self._cleaning = name, dataset, source, cleaning
         self._count_tokens = token_counter(cleaning.tokenizer)
-        self._licences = frozenset(cleaning.licences)
+        self._licenses = frozenset(cleaning.licenses)
 
     def outcomes(
         self, contents: Sequence[bytes | Mapping[str, Any] | Rejection]
@@ -59,22 +59,22 @@ class Ingest:
         match result:
             case Label():
                 text = result.pre + (result.post or "") + result.instruction
-                return self._reject(text, result.licence) or result
+                return self._reject(text, result.license) or result
             case Edit():
                 return self._clean_edit(result)
             case _:
                 return result
 
-    def _reject(self, text: str, licence: str) -> Rejection | None:
+    def _reject(self, text: str, license: str) -> Rejection | None:
         if "\0" in text:
             return Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
-        if licence in self._licences:
+        if license in self._licenses:
             return None
-        allowed = ", ".join(self._cleaning.licences)
-        return Rejection(RejectReason.LICENSE, f"{licence!r} is not allowed; allowed: {allowed}")
+        allowed = ", ".join(self._cleaning.licenses)
+        return Rejection(RejectReason.LICENSE, f"{license!r} is not allowed; allowed: {allowed}")
 
     def _clean_edit(self, edit: Edit) -> CleanEdit | Rejection:
-        if rejection := self._reject(edit.pre + edit.post + edit.instruction, edit.licence):
+        if rejection := self._reject(edit.pre + edit.post + edit.instruction, edit.license):
             return rejection
         pre, post = strip_whitespace(edit.pre), strip_whitespace(edit.post)
         if pre == post and (edit.language != "python" or _indentation(edit.pre) == _indentation(edit.post)):

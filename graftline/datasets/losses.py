@@ -12,8 +12,8 @@ from graftline.datasets.edit import RejectReason
 _DROPPED, _NOT_KEPT = "dropped.", "not_kept."
 """Beginnings of the names of counts, when rows are normalized and when they are fetched; what follows is the reason."""
 _REMEDIES: Mapping[str, str] = {
-    RejectReason.LICENSE: "state `license` or `licences` of the dataset in configs/datasets.yaml, or allow what its rows"
-    " state in `cleaning.licences`",
+    RejectReason.LICENSE: "state `license` or `licenses` of the dataset in configs/datasets.yaml, or allow what its rows"
+    " state in `cleaning.licenses`",
     RejectReason.CONTAMINATED: "it holds texts of the evaluations in use, so take another dataset",
     RejectReason.TOO_LONG: "raise `cleaning.max_pre_tokens` in configs/datasets.yaml, or take another dataset",
 }

@@ -66,7 +66,7 @@ class ChunkResult:
     labels: list[bytes] = field(default_factory=list)
     """Lines of JSON, without their ends."""
     rejected: list[RejectedRow] = field(default_factory=list)
-    licences: Counter[str] = field(default_factory=Counter)
+    licenses: Counter[str] = field(default_factory=Counter)
     """Of edits and labels."""
 
 
@@ -75,7 +75,7 @@ class Normalized:
     """What was written."""
 
     counts: dict[str, int]
-    licences: dict[str, int]
+    licenses: dict[str, int]
     first_rejected: list[RejectedRow]
     """For the log; all of them are in `dropped.parquet`."""
 
@@ -90,7 +90,7 @@ def normalize(
         BoundaryError: a worker process died.
     """
     totals: Counter[str] = Counter(rows_in=0, rows=0, labels=0)
-    licences: Counter[str] = Counter()
+    licenses: Counter[str] = Counter()
     first: list[RejectedRow] = []
     with (
         ParquetWriter(plan.folder / "dropped.parquet", DROPS) as table,
@@ -99,7 +99,7 @@ def normalize(
         for result in pool.map(_chunks(rows)):
             totals.update(rows_in=result.rows, rows=result.edits, labels=len(result.labels))
             totals.update(f"dropped.{reason}" for _, _, reason, _ in result.rejected)
-            licences += result.licences
+            licenses += result.licenses
             first += result.rejected[: max(0, logged_rows - len(first))]
             table.append(
                 dict(zip(DROPS, (plan.name, file, line, str(reason), detail), strict=True))
@@ -110,7 +110,7 @@ def normalize(
                     stream.write(b"\n".join((*result.labels, b"")))
             advance(totals["rows_in"], 0)
     order = sorted(totals, key=lambda name: (name.startswith("dropped."), name if "." in name else ""))
-    return Normalized({name: totals[name] for name in order}, dict(sorted(licences.items())), first)
+    return Normalized({name: totals[name] for name in order}, dict(sorted(licenses.items())), first)
 
 
 def _chunks(rows: Iterable[RawRow]) -> Iterator[Chunk]:
@@ -171,10 +171,10 @@ class _ChunkNormalizer:
                         result.rejected.append((file, line, outcome.reason, outcome.detail))
         clean_edits = self._decontaminate(edits, result)
         for label in self._decontaminate(labels, result):
-            result.licences[label.licence] += 1
+            result.licenses[label.license] += 1
             result.labels.append(label.model_dump_json().encode())
         result.edits += len(clean_edits)
-        result.licences.update(clean.edit.licence for clean in clean_edits)
+        result.licenses.update(clean.edit.license for clean in clean_edits)
         folded = [clean.pre_stripped.lower() for clean in clean_edits]
         by_language: dict[Language, list[_FingerprintedEdit]] = defaultdict(list)
         for clean, pre, signature in zip(clean_edits, folded, signatures(folded), strict=True):
@@ -217,7 +217,7 @@ def _columns(fingerprinted: list[_FingerprintedEdit], lines: list[bytes]) -> dic
         "pre": [edit.pre for edit in edits],
         "post": [edit.post for edit in edits],
         "tags": [orjson.dumps(edit.tags).decode() for edit in edits],
-        "licence": [edit.licence for edit in edits],
+        "license": [edit.license for edit in edits],
         "origin_group": [edit.group for edit in edits],
         "origin": [edit.origin for edit in edits],
         "pre_tokens": [clean.pre_tokens for clean, _, _ in fingerprinted],

@@ -1,4 +1,4 @@
-"""Figures and checksums of the datasets as a W&B artifact: counts, licences, identities, and SHA-256 of sample edits.
+"""Figures and checksums of the datasets as a W&B artifact: counts, licenses, identities, and SHA-256 of sample edits.
 
 Never a text of an edit, and no file of a dataset. wandb runs in a process of its own (`datasets.wandb_run`): it starts
 a service, listens to a great many variables of the environment and may wait for long, none of which is ours to suffer.
@@ -86,7 +86,7 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
 
 
 def stats(artifacts: Sequence[StoredArtifact]) -> dict[str, Any]:
-    """Return by stage and name what the records count, the licences of rows, and where datasets came from."""
+    """Return by stage and name what the records count, the licenses of rows, and where datasets came from."""
     summary: dict[str, dict[str, Any]] = {}
     for stored in artifacts:
         record = stored.record
@@ -94,7 +94,7 @@ def stats(artifacts: Sequence[StoredArtifact]) -> dict[str, Any]:
         if isinstance(record, DatasetRecord):
             entry |= {"version": record.version, "license": record.license, "sha256": record.sha256}
         if isinstance(record, NormalizedRecord):
-            entry |= {"licences": record.licences, "tokenizer": record.tokenizer}
+            entry |= {"licenses": record.licenses, "tokenizer": record.tokenizer}
         summary.setdefault(record.kind, {})[record.name] = entry
     return {"schema_version": 1, **summary}
 

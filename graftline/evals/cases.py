@@ -122,7 +122,7 @@ def _read_case(path: Path, number: int, line: bytes) -> Case:
         instruction=pair.instruction,
         before=pair.pre,
         target=pair.post,
-        licence="",
+        license="",
         group="",
         origin=f"{path.name}:{number}",
     )

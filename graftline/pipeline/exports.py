@@ -74,14 +74,14 @@ def export(
     ]
     if _inputs(paths, split, chosen_languages) != inputs:
         raise RecordError(f"{target.name}: attempts of split {split!r} were replaced while they were read; run again")
-    licences = Counter[str]()
+    licenses = Counter[str]()
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8", newline="") as stream:
             for row in FORMATS[format](chosen, prompt_of_chats):
                 stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-                licences[str(row.get("licence", ""))] += 1
+                licenses[str(row.get("license", ""))] += 1
             stream.flush()
             os.fsync(stream.fileno())
         # a file without a record is seen for what it is; one beside the record of another file would not be
@@ -89,12 +89,12 @@ def export(
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-    rows = licences.total()
+    rows = licenses.total()
     config = {
         "format": format, "split": split, "languages": chosen_languages, "teachers": chosen_teachers,
         "prompt": {"name": prompt, "digest": prompt_of_chats.digest()},
     }  # fmt: skip
-    counts = {f"licence.{licence}": count for licence, count in sorted(licences.items()) if licence}
+    counts = {f"license.{license}": count for license, count in sorted(licenses.items()) if license}
     record = ArtifactRecord(
         kind=KIND,
         name=target.name,

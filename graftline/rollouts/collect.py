@@ -31,7 +31,7 @@ from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
 logger = logging.getLogger(__name__)
 
 _MAX_DIFF_CHARACTERS = 20_000
-_OF_TASK = ("dataset", "language", "instruction", "licence", "group", "origin", "tags")
+_OF_TASK = ("dataset", "language", "instruction", "license", "group", "origin", "tags")
 """What a trajectory says of its task as the task has it."""
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action, PatternAction, RuleAction
 from graftline.astgrep.binding import Language
@@ -38,7 +38,7 @@ class Task(BaseModel):
     """The action that makes it, or the first of several, where it is known."""
     gold_next: tuple[Action, ...] = ()
     """The actions after that, each on what the one before made."""
-    licence: str
+    license: str = Field(validation_alias=AliasChoices("license", "licence"))
     group: str
     origin: str
     """The row it comes from, as the edit names it."""
@@ -52,7 +52,11 @@ class Task(BaseModel):
     @property
     def digest(self) -> str:
         """What tells the task, as it is, from all others."""
-        return digest(self.model_dump(mode="json"))
+        values = self.model_dump(mode="json")
+        # as version 0.1.0 spelled it: attempts at its tasks count for the same tasks here
+        values["licence"] = values.pop("license")
+        values["tags"] = [tag.replace("license:", "licence:") for tag in values["tags"]]
+        return digest(values)
 
 
 @dataclass
@@ -118,7 +122,7 @@ class OpenTask(BaseModel):
     """Whether people agree on it; of a disputed refactoring the known text after is not one that counts as done."""
     subject: str = ""
     """What in the text it is said of; empty for the whole."""
-    licence: str
+    license: str = Field(validation_alias=AliasChoices("license", "licence"))
     group: str
     origin: str
     tags: tuple[str, ...] = ()

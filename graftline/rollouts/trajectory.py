@@ -6,9 +6,9 @@ Four measures have shorter keys in files than names here: `over_in`, `over_out`,
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
@@ -137,7 +137,8 @@ class Timings:
 class Trajectory(_Stored):
     """One attempt at one task."""
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
+    """Before 4 the key `license` was spelled `licence`; such attempts are read as well."""
     task_id: str
     task_digest: str
     """Of the task as it was attempted."""
@@ -148,7 +149,7 @@ class Trajectory(_Stored):
     dataset: str
     language: Language
     instruction: str
-    licence: str
+    license: str = Field(validation_alias=AliasChoices("license", "licence"))
     group: str
     origin: str
     tags: tuple[str, ...]
@@ -162,6 +163,16 @@ class Trajectory(_Stored):
     """Class of failure: the cause for which the teacher gave up, or else the ending; empty where it is verified."""
     reward: Reward
     _timings: Timings = PrivateAttr(default_factory=Timings)
+
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _read_version_3(cls, version: Any) -> Any:
+        return 4 if version == 3 else version
+
+    @field_validator("tags")
+    @classmethod
+    def _spell_tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(tag.replace("licence:", "license:") for tag in tags)
 
     @property
     def key(self) -> str:

@@ -19,11 +19,11 @@ from graftline.datasets.store import FilesDatasetStore, check_name
 
 
 def memory_hub(files: Mapping[str, bytes]) -> FolderHub:
-    """Return the hub of `files`, by name, source included; a dataset without a `home` has its own name for one."""
+    """Return the hub of `files`, by name, source included; a dataset without a `url` has its own name for one."""
 
     def open_folder(name: str, dataset: Dataset) -> MemoryFolder:
-        home = dataset.home or name
-        return MemoryFolder(files, home.rstrip("/") if "://" in home else str(portable(home)))
+        source = dataset.url or name
+        return MemoryFolder(files, source.rstrip("/") if "://" in source else str(portable(source)))
 
     return FolderHub(open_folder, RetryPolicy())
 

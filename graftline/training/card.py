@@ -17,13 +17,13 @@ def card(
     steps: Sequence[StepMetrics],
     weights: Weights | None,
     name: str,
-    licences: Mapping[str, int] | None = None,
+    licenses: Mapping[str, int] | None = None,
     solved: str = "",
     prompt: str = "",
 ) -> str:
     """Return the model card of the adapter in the folder `name`: what it is, what it was made of, how it went, what it is not.
 
-    `weights` are what it was trained on, where that is of `configs/models.yaml`; `licences` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
+    `weights` are what it was trained on, where that is of `configs/models.yaml`; `licenses` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
     tasks that were solved without it and with it; `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked.
     """
     repo_id, revision = _base_of(run, weights)
@@ -63,13 +63,13 @@ def card(
     ]
     if solved:
         parts += ["## Tasks of other repositories\n", "One answer to each, the most probable one.\n", solved]
-    parts += ["## Loss\n", "Mean over trained tokens, in nats.\n", table(curve), "## Licences\n"]
-    if licences is None:
+    parts += ["## Loss\n", "Mean over trained tokens, in nats.\n", table(curve), "## Licenses\n"]
+    if licenses is None:
         parts.append("Those of the base model, and of the rows it was trained on, which the digests above name.\n")
     else:
         parts += [
             "Besides that of the base model:\n",
-            table([{"licence": licence, "rows": count} for licence, count in licences.items()]),
+            table([{"license": license, "rows": count} for license, count in licenses.items()]),
         ]
     parts += [
         "## Limits\n",

@@ -212,6 +212,6 @@ def _origin(task: Task) -> Row:
         "task_id": task.id,
         "dataset": task.dataset,
         "language": task.language,
-        "licence": task.licence,
+        "license": task.license,
         "origin": task.origin,
     }

@@ -27,8 +27,8 @@ QUICK = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_
 
 
 @dataclass
-class Home:
-    """A home of some kind with the hub that knows it."""
+class SourceCase:
+    """A source of some kind with the hub that knows it."""
 
     hub: DatasetHub
     url: str | None
@@ -36,20 +36,20 @@ class Home:
     version: str = "1"
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Have exactly these files in the home."""
+        """Have exactly these files in the source."""
         self.files.clear()
-        self.files.update({f"homes/demo/{name}": content for name, content in files.items()})
+        self.files.update({f"sources/demo/{name}": content for name, content in files.items()})
 
     def dataset(self, *paths: str, **pins: Any) -> Dataset:
         files = tuple(DatasetFile(path=path, **pins) for path in paths)
         return Dataset(
-            reader="release_pairs", home=self.url, version=self.version, license="MIT", files=files, follow=False
+            reader="release_pairs", url=self.url, version=self.version, license="MIT", files=files, follow=False
         )
 
 
 @dataclass
-class FolderHome(Home):
-    """A home in a folder of fsspec."""
+class FolderSource(SourceCase):
+    """A source in a folder of fsspec."""
 
     folder: str = ""
 
@@ -64,8 +64,8 @@ class FolderHome(Home):
 
 
 @dataclass
-class WebHome(Home):
-    """A home on a server; a put is a new commit."""
+class WebSource(SourceCase):
+    """A source on a server; a put is a new commit."""
 
     server: HubServer | None = None
 
@@ -75,33 +75,33 @@ class WebHome(Home):
         self.server.files = {f"/demo/{name}": content for name, content in files.items()}
 
 
-def homes(kind: str, root: Path, server: HubServer) -> Home:
-    """Return an empty home of one kind."""
+def sources(kind: str, root: Path, server: HubServer) -> SourceCase:
+    """Return an empty source of one kind."""
     if kind == "memory":
         held: dict[str, bytes] = {}
-        return Home(memory_hub(held), "homes/demo", held)
+        return SourceCase(memory_hub(held), "sources/demo", held)
     if kind == "http":
-        return WebHome(HttpHub(QUICK), f"{server.url}/demo", server=server)
+        return WebSource(HttpHub(QUICK), f"{server.url}/demo", server=server)
     if kind == "huggingface":
         hub = HuggingFaceHub(QUICK, Secrets([]), server.url)
-        return WebHome(hub, "hf://datasets/owner/demo", server=server)
+        return WebSource(hub, "hf://datasets/owner/demo", server=server)
     if kind == "local":
-        return FolderHome(local_hub(root), "homes/demo", folder=f"{root}/homes/demo")
+        return FolderSource(local_hub(root), "sources/demo", folder=f"{root}/sources/demo")
     if kind == "mirror":
         mirror = MirrorHub(str(root / "mirror"), local_hub(root), QUICK, must_match_pins=True)
-        return FolderHome(mirror, None, folder=f"{root}/mirror/demo")
+        return FolderSource(mirror, None, folder=f"{root}/mirror/demo")
     url = {"file": f"file://{root}/there", "memory filesystem": f"memory://{root.name}/there"}[kind]
-    return FolderHome(filesystem_hub(QUICK), url, folder=url)
+    return FolderSource(filesystem_hub(QUICK), url, folder=url)
 
 
 KINDS = ["local", "memory", "http", "huggingface", "file", "memory filesystem", "mirror"]
 
 
 @pytest.fixture(params=KINDS)
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
-    """An empty home of every kind."""
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SourceCase]:
+    """An empty source of every kind."""
     with HubServer() as server:
-        yield homes(request.param, tmp_path, server)
+        yield sources(request.param, tmp_path, server)
 
 
 @pytest.fixture
@@ -110,55 +110,55 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "target" / "rows.jsonl"
 
 
-def fetch(home: Home, entry: Dataset, target: Path, steps: list[tuple[int, int]] | None = None) -> Download:
+def fetch(source: SourceCase, entry: Dataset, target: Path, steps: list[tuple[int, int]] | None = None) -> Download:
     seen = [] if steps is None else steps
-    (file,) = home.hub.files("demo", entry)
-    return home.hub.fetch("demo", entry, file, target, lambda done, total: seen.append((done, total)))
+    (file,) = source.hub.files("demo", entry)
+    return source.hub.fetch("demo", entry, file, target, lambda done, total: seen.append((done, total)))
 
 
 def beside(target: Path) -> list[str]:
     return sorted(path.name for path in target.parent.iterdir()) if target.parent.exists() else []
 
 
-def test_fetch_writes_exactly_the_bytes_of_the_home(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": CONTENT})
-    fetched = fetch(home, home.dataset("rows.jsonl"), target)
+def test_fetch_writes_exactly_the_bytes_of_the_source(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": CONTENT})
+    fetched = fetch(source, source.dataset("rows.jsonl"), target)
     assert (beside(target), target.read_bytes()) == (["rows.jsonl"], CONTENT)
     assert (fetched.sha256, fetched.size_bytes) == (hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
 
 
-def test_fetch_writes_an_empty_file_too(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": b""})
-    fetch(home, home.dataset("rows.jsonl"), target)
+def test_fetch_writes_an_empty_file_too(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": b""})
+    fetch(source, source.dataset("rows.jsonl"), target)
     assert (beside(target), target.read_bytes()) == (["rows.jsonl"], b"")
 
 
 @pytest.mark.parametrize("path", ["a/b/rows.jsonl", "C++/a b/rows #1 100%.jsonl", "ä/rows.jsonl"])
-def test_fetch_takes_files_by_any_plain_name(home: Home, target: Path, path: str) -> None:
-    home.put({path: CONTENT})
-    fetch(home, home.dataset(path), target)
+def test_fetch_takes_files_by_any_plain_name(source: SourceCase, target: Path, path: str) -> None:
+    source.put({path: CONTENT})
+    fetch(source, source.dataset(path), target)
     assert target.read_bytes() == CONTENT
 
 
-def test_fetch_replaces_an_older_file(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": CONTENT})
+def test_fetch_replaces_an_older_file(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": CONTENT})
     target.parent.mkdir()
     target.write_bytes(b"older and longer than the new one" * 10)
-    fetch(home, home.dataset("rows.jsonl"), target)
+    fetch(source, source.dataset("rows.jsonl"), target)
     assert target.read_bytes() == CONTENT
 
 
-def test_fetch_says_how_far_it_is(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": CONTENT})
+def test_fetch_says_how_far_it_is(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": CONTENT})
     steps: list[tuple[int, int]] = []
-    fetch(home, home.dataset("rows.jsonl"), target, steps)
+    fetch(source, source.dataset("rows.jsonl"), target, steps)
     assert steps[-1] == (len(CONTENT), len(CONTENT))
 
 
-def test_what_is_pinned_is_accepted_and_upstream(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": CONTENT})
+def test_what_is_pinned_is_accepted_and_upstream(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": CONTENT})
     pins = {"size_bytes": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()}
-    fetched = fetch(home, home.dataset("rows.jsonl", **pins), target)
+    fetched = fetch(source, source.dataset("rows.jsonl", **pins), target)
     assert fetched == Download(pins["sha256"], len(CONTENT), is_upstream=True)
     assert target.read_bytes() == CONTENT
 
@@ -172,22 +172,22 @@ PINS = [
 
 @pytest.mark.parametrize(("pins", "reason"), PINS)
 def test_something_else_than_pinned_is_an_error_and_leaves_what_there_was(
-    home: Home, target: Path, pins: Mapping[str, Any], reason: str
+    source: SourceCase, target: Path, pins: Mapping[str, Any], reason: str
 ) -> None:
-    home.put({"rows.jsonl": b"12345678901"})
+    source.put({"rows.jsonl": b"12345678901"})
     target.parent.mkdir()
     target.write_bytes(b"older")
-    with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file in its home"):
-        fetch(home, home.dataset("rows.jsonl", **pins), target)
+    with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file at its source"):
+        fetch(source, source.dataset("rows.jsonl", **pins), target)
     assert (beside(target), target.read_bytes()) == (["rows.jsonl"], b"older")
 
 
-def test_a_pinned_file_that_is_there_already_is_left_as_it_is(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": CONTENT})
-    entry = home.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest())
-    fetch(home, entry, target)
+def test_a_pinned_file_that_is_there_already_is_left_as_it_is(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": CONTENT})
+    entry = source.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest())
+    fetch(source, entry, target)
     before = target.stat()
-    assert fetch(home, entry, target).size_bytes == len(CONTENT)
+    assert fetch(source, entry, target).size_bytes == len(CONTENT)
     after = target.stat()
     # it was looked at, which is a time too
     assert (after.st_ino, after.st_mtime_ns, after.st_ctime_ns) == (
@@ -197,100 +197,102 @@ def test_a_pinned_file_that_is_there_already_is_left_as_it_is(home: Home, target
     )
 
 
-def test_a_missing_file_is_an_error_that_names_it(home: Home, target: Path) -> None:
-    home.put({"other.jsonl": CONTENT})
+def test_a_missing_file_is_an_error_that_names_it(source: SourceCase, target: Path) -> None:
+    source.put({"other.jsonl": CONTENT})
     with pytest.raises(DownloadError, match=r"rows\.jsonl: no such file"):
-        fetch(home, home.dataset("rows.jsonl"), target)
+        fetch(source, source.dataset("rows.jsonl"), target)
     assert beside(target) == []
 
 
-def test_a_folder_is_no_file(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl/inner": CONTENT})
+def test_a_folder_is_no_file(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl/inner": CONTENT})
     with pytest.raises(DownloadError, match=r"rows\.jsonl: no such file"):
-        fetch(home, home.dataset("rows.jsonl"), target)
+        fetch(source, source.dataset("rows.jsonl"), target)
 
 
-def test_a_stream_gives_exactly_the_bytes_of_the_home(home: Home) -> None:
-    home.put({"rows.jsonl": CONTENT})
-    entry = home.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest(), size_bytes=len(CONTENT))
-    (file,) = home.hub.files("demo", entry)
-    with home.hub.stream("demo", entry, file) as stream:
+def test_a_stream_gives_exactly_the_bytes_of_the_source(source: SourceCase) -> None:
+    source.put({"rows.jsonl": CONTENT})
+    entry = source.dataset("rows.jsonl", sha256=hashlib.sha256(CONTENT).hexdigest(), size_bytes=len(CONTENT))
+    (file,) = source.hub.files("demo", entry)
+    with source.hub.stream("demo", entry, file) as stream:
         assert (stream.read(7), stream.read()) == (CONTENT[:7], CONTENT[7:])
 
 
-def test_a_stream_may_be_left_early(home: Home) -> None:
-    home.put({"rows.jsonl": CONTENT})
-    entry = home.dataset("rows.jsonl")
-    with home.hub.stream("demo", entry, home.hub.files("demo", entry)[0]) as stream:
+def test_a_stream_may_be_left_early(source: SourceCase) -> None:
+    source.put({"rows.jsonl": CONTENT})
+    entry = source.dataset("rows.jsonl")
+    with source.hub.stream("demo", entry, source.hub.files("demo", entry)[0]) as stream:
         assert stream.read(3) == CONTENT[:3]
 
 
 @pytest.mark.parametrize(("pins", "reason"), PINS)
 def test_a_stream_of_something_else_than_pinned_is_an_error_at_its_end(
-    home: Home, pins: Mapping[str, Any], reason: str
+    source: SourceCase, pins: Mapping[str, Any], reason: str
 ) -> None:
-    home.put({"rows.jsonl": b"12345678901"})
+    source.put({"rows.jsonl": b"12345678901"})
 
     def read() -> None:
-        entry = home.dataset("rows.jsonl", **pins)
-        with home.hub.stream("demo", entry, home.hub.files("demo", entry)[0]) as stream:
+        entry = source.dataset("rows.jsonl", **pins)
+        with source.hub.stream("demo", entry, source.hub.files("demo", entry)[0]) as stream:
             stream.read()
 
-    with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file in its home"):
+    with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file at its source"):
         read()
 
 
-def test_a_pattern_is_every_file_that_fits_it_in_the_order_of_names(home: Home, request: Any) -> None:
+def test_a_pattern_is_every_file_that_fits_it_in_the_order_of_names(source: SourceCase, request: Any) -> None:
     if "http" in request.node.callspec.id:
         pytest.skip("a plain web server cannot list")
-    home.put({"b/y.jsonl": b"", "b/x.jsonl": b"", "a/x.jsonl": b"", "x.jsonl": b"", "a/b/x.jsonl": b"", "a/x.csv": b""})
-    found = home.hub.files("demo", home.dataset("*/*.jsonl", "x.jsonl"))
+    source.put(
+        {"b/y.jsonl": b"", "b/x.jsonl": b"", "a/x.jsonl": b"", "x.jsonl": b"", "a/b/x.jsonl": b"", "a/x.csv": b""}
+    )
+    found = source.hub.files("demo", source.dataset("*/*.jsonl", "x.jsonl"))
     assert [file.path for file in found] == ["a/x.jsonl", "b/x.jsonl", "b/y.jsonl", "x.jsonl"]
     with pytest.raises(DownloadError, match=r"\*\.parquet: no such file"):
-        home.hub.files("demo", home.dataset("*.parquet"))
+        source.hub.files("demo", source.dataset("*.parquet"))
 
 
-def test_the_revision_needs_every_file_that_is_not_pinned(home: Home, request: Any) -> None:
-    home.put({"a.jsonl": CONTENT})
+def test_the_revision_needs_every_file_that_is_not_pinned(source: SourceCase, request: Any) -> None:
+    source.put({"a.jsonl": CONTENT})
     if "huggingface" in request.node.callspec.id:
         pytest.skip("a commit is its own revision, and nobody is asked")
     with pytest.raises(DownloadError, match=r"b\.jsonl: no such file"):
-        home.hub.revision("demo", home.dataset("a.jsonl", "b.jsonl"))
+        source.hub.revision("demo", source.dataset("a.jsonl", "b.jsonl"))
 
 
-def test_the_revision_changes_with_the_content_of_the_files_alone(home: Home, request: Any) -> None:
-    home.put({"a.jsonl": b"1", "b.jsonl": b"22"})
-    first = home.hub.revision("demo", home.dataset("a.jsonl", "b.jsonl"))
-    assert home.hub.revision("demo", home.dataset("a.jsonl", "b.jsonl")) == first
-    home.put({"a.jsonl": b"22", "b.jsonl": b"1"})
-    second = home.hub.revision("demo", home.dataset("a.jsonl", "b.jsonl"))
+def test_the_revision_changes_with_the_content_of_the_files_alone(source: SourceCase, request: Any) -> None:
+    source.put({"a.jsonl": b"1", "b.jsonl": b"22"})
+    first = source.hub.revision("demo", source.dataset("a.jsonl", "b.jsonl"))
+    assert source.hub.revision("demo", source.dataset("a.jsonl", "b.jsonl")) == first
+    source.put({"a.jsonl": b"22", "b.jsonl": b"1"})
+    second = source.hub.revision("demo", source.dataset("a.jsonl", "b.jsonl"))
     assert second != first
     if "huggingface" not in request.node.callspec.id:  # where every put is a commit
-        home.put({"a.jsonl": b"22", "b.jsonl": b"1", "c.jsonl": b"3"})
-        assert home.hub.revision("demo", home.dataset("a.jsonl", "b.jsonl")) == second
+        source.put({"a.jsonl": b"22", "b.jsonl": b"1", "c.jsonl": b"3"})
+        assert source.hub.revision("demo", source.dataset("a.jsonl", "b.jsonl")) == second
 
 
-def test_a_look_at_an_unchanged_home_is_the_last_one_and_another_after_a_change(home: Home) -> None:
-    home.put({"a.jsonl": b"1"})
-    first = home.hub.observe("demo", home.dataset("a.jsonl"), None)
-    assert home.hub.observe("demo", home.dataset("a.jsonl"), first) == first
-    home.put({"a.jsonl": b"2"})
-    second = home.hub.observe("demo", home.dataset("a.jsonl"), first)
+def test_a_look_at_an_unchanged_source_is_the_last_one_and_another_after_a_change(source: SourceCase) -> None:
+    source.put({"a.jsonl": b"1"})
+    first = source.hub.observe("demo", source.dataset("a.jsonl"), None)
+    assert source.hub.observe("demo", source.dataset("a.jsonl"), first) == first
+    source.put({"a.jsonl": b"2"})
+    second = source.hub.observe("demo", source.dataset("a.jsonl"), first)
     assert second.revision != first.revision
-    assert home.hub.observe("demo", home.dataset("a.jsonl"), second) == second
+    assert source.hub.observe("demo", source.dataset("a.jsonl"), second) == second
 
 
-def test_a_dataset_that_follows_its_home_has_no_pins(home: Home, target: Path) -> None:
-    home.put({"rows.jsonl": CONTENT})
-    entry = home.dataset("rows.jsonl", sha256="0" * 64, size_bytes=1).model_copy(update={"follow": True})
-    fetch(home, entry, target)
+def test_a_dataset_that_follows_its_source_has_no_pins(source: SourceCase, target: Path) -> None:
+    source.put({"rows.jsonl": CONTENT})
+    entry = source.dataset("rows.jsonl", sha256="0" * 64, size_bytes=1).model_copy(update={"follow": True})
+    fetch(source, entry, target)
     assert target.read_bytes() == CONTENT
 
 
-def test_a_home_nobody_knows_is_an_error_that_says_what_to_state(tmp_path: Path) -> None:
-    entry = Home(local_hub(tmp_path), None).dataset("rows.jsonl")
+def test_a_source_nobody_knows_is_an_error_that_says_what_to_state(tmp_path: Path) -> None:
+    entry = SourceCase(local_hub(tmp_path), None).dataset("rows.jsonl")
     with pytest.raises(ConfigError) as error:
         local_hub(tmp_path).revision("demo", entry)
     assert str(error.value) == (
-        "dataset 'demo': nobody knows its home; state `home` in configs/datasets.yaml, or set GRAFTLINE_DATASET_MIRROR"
+        "dataset 'demo': nobody knows its source; state `url` in configs/datasets.yaml, or set GRAFTLINE_DATASET_MIRROR"
     )

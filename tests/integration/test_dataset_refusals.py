@@ -30,14 +30,14 @@ class Root:
         path = self.path / "configs" / "datasets.yaml"
         tree = json.loads(path.read_text("utf-8"))
         tree["datasets"]["commits"] = {
-            **{"reader": "commitpackft", "home": "home", "version": "1", "license": "MIT"},
+            **{"reader": "commitpackft", "url": "source", "version": "1", "license": "MIT"},
             **{"files": [file], **entry},
         }
         path.write_text(json.dumps({**tree, "languages": ["python"], "use": ["commits"]}), "utf-8")
 
     def put(self, content: bytes) -> None:
-        (self.path / "home").mkdir(exist_ok=True)
-        (self.path / "home" / "rows.jsonl").write_bytes(content)
+        (self.path / "source").mkdir(exist_ok=True)
+        (self.path / "source" / "rows.jsonl").write_bytes(content)
 
     def run(self, *ports: str) -> tuple[int, str, str]:
         given = ("sandbox=memory", "teacher=memory", *ports)
@@ -63,8 +63,8 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_the_old_one_stays(root
     assert root.run() == (
         1,
         "",
-        f"error: {root.path}/home/rows.jsonl: sha256 is {found}, but {'0' * 64} is expected; restore the file in its"
-        " home, or pin the new version below configs/ if you mean to change it\n",
+        f"error: {root.path}/source/rows.jsonl: sha256 is {found}, but {'0' * 64} is expected; restore the file at its"
+        " source, or pin the new version below configs/ if you mean to change it\n",
     )
     assert load_verified(root.paths.raw("commits"), "raw") == before
 
@@ -89,18 +89,18 @@ def test_a_configured_name_that_leads_elsewhere_is_refused(root: Root, path: str
     assert not (root.path / "data" / "raw").exists()
 
 
-@pytest.mark.parametrize("home", ["/etc", "home/../../x"])
-def test_a_home_outside_of_the_root_is_refused(root: Root, home: str) -> None:
-    root.configure({"path": "rows.jsonl"}, home=home)
+@pytest.mark.parametrize("url", ["/etc", "source/../../x"])
+def test_a_source_outside_of_the_root_is_refused(root: Root, url: str) -> None:
+    root.configure({"path": "rows.jsonl"}, url=url)
     code, output, said = root.run()
-    assert (code, output, said.startswith(f"error: file name {home!r}: must "), said.count("\n")) == (1, "", True, 1)
+    assert (code, output, said.startswith(f"error: file name {url!r}: must "), said.count("\n")) == (1, "", True, 1)
 
 
 @pytest.mark.parametrize("name", ["data/x\\..\\..\\rows.jsonl", "data/row\ns.jsonl"])
 def test_a_name_that_a_home_tells_and_that_leads_elsewhere_is_refused(root: Root, name: str) -> None:
     with HubServer() as server:
         commit = server.put("demo/commits", {"data/good.jsonl": ROWS, name: ROWS})
-        root.configure({"path": "data/*.jsonl"}, home="hf://datasets/demo/commits", version=commit)
+        root.configure({"path": "data/*.jsonl"}, url="hf://datasets/demo/commits", version=commit)
         code, output, said = root.run(f"dataset_hub.huggingface={server.url}")
     assert (code, output, said.startswith(f"error: file name {name!r}: "), said.count("\n")) == (1, "", True, 1)
     assert not root.paths.raw("commits").exists()
@@ -132,7 +132,7 @@ def test_a_mirror_without_a_file_of_a_dataset_says_which(
     (tmp_path / "mirror" / "commits").mkdir(parents=True)
     (tmp_path / "mirror" / "commits" / "other.jsonl").write_bytes(ROWS)
     monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(tmp_path / "mirror"))
-    root.configure({"path": "rows.jsonl"}, home="hf://datasets/demo/commits")
+    root.configure({"path": "rows.jsonl"}, url="hf://datasets/demo/commits")
     assert root.run() == (
         1,
         "",
@@ -150,18 +150,18 @@ def test_an_unknown_name_among_the_datasets_lists_the_known_ones(
     assert root.run() == (1, "", f"error: GRAFTLINE_DATASETS: {message}\n")
 
 
-def test_a_dataset_whose_home_nobody_knows_says_how_to_state_it(root: Root) -> None:
-    root.configure({"path": "rows.jsonl"}, home=None)
+def test_a_dataset_whose_source_nobody_knows_says_how_to_state_it(root: Root) -> None:
+    root.configure({"path": "rows.jsonl"}, url=None)
     assert root.run() == (
         1,
         "",
-        "error: dataset 'commits': nobody knows its home; state `home` in configs/datasets.yaml,"
+        "error: dataset 'commits': nobody knows its source; state `url` in configs/datasets.yaml,"
         " or set GRAFTLINE_DATASET_MIRROR\n",
     )
 
 
 def test_a_revision_that_is_no_commit_is_refused(root: Root) -> None:
-    root.configure({"path": "rows.jsonl"}, home="hf://datasets/demo/commits", version="main")
+    root.configure({"path": "rows.jsonl"}, url="hf://datasets/demo/commits", version="main")
     code, output, said = root.run("dataset_hub.huggingface=http://127.0.0.1:1")
     assert (code, output, said.count("\n")) == (1, "", 1)
     assert said.startswith("error: dataset 'commits': version 'main' is not a commit")
@@ -172,7 +172,7 @@ def test_what_was_made_before_a_refusal_stays_and_the_next_run_goes_on_from_ther
     code, _, said = root.run()
     assert (code, said) == (
         1,
-        f"error: {root.path}/home/rows.jsonl: no such file; mend `files` of the dataset; found: nothing\n",
+        f"error: {root.path}/source/rows.jsonl: no such file; mend `files` of the dataset; found: nothing\n",
     )
     root.put(ROWS)
     code, _, said = root.run()

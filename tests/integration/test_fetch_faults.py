@@ -44,7 +44,7 @@ def target(tmp_path: Path) -> Path:
 def dataset(server: HubServer, **pins: Any) -> Dataset:
     files = (DatasetFile(path="rows.jsonl", **pins),)
     return Dataset(
-        reader="release_pairs", home=f"{server.url}/plain?key=secret", version="1", license="MIT", files=files
+        reader="release_pairs", url=f"{server.url}/plain?key=secret", version="1", license="MIT", files=files
     )
 
 
@@ -90,19 +90,19 @@ def test_a_refusal_is_no_reason_to_ask_again(server: HubServer, target: Path, fa
     server.faults["/plain/rows.jsonl"] = [fault]
     with pytest.raises(DownloadError) as error:
         fetch(server, target)
-    # the key in the query of the home is not said
+    # the key in the query of the source is not said
     assert str(error.value).startswith(f"{server.url}/plain/rows.jsonl: {reason}")
     assert len(server.seen) == 1
 
 
-def test_a_home_says_how_long_it_wants_to_be_left_alone(server: HubServer, target: Path) -> None:
+def test_a_source_says_how_long_it_wants_to_be_left_alone(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(status=429, retry_after="1")]
     began = time.monotonic()
     fetch(server, target)
     assert time.monotonic() - began >= 1.0
 
 
-def test_a_home_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_for(
+def test_a_source_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_for(
     server: HubServer, target: Path
 ) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(status=503, retry_after="3600")]
@@ -115,7 +115,7 @@ def test_a_home_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_fo
     )
 
 
-def test_a_home_that_gives_next_to_nothing_is_given_up(server: HubServer, target: Path) -> None:
+def test_a_source_that_gives_next_to_nothing_is_given_up(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(drip_s=0.02)]
     slow = IMPATIENT.model_copy(update={"slow_s": 0.2})
     with pytest.raises(SourceBusyError, match=r"gave \d+ bytes in \d+ s; check the network"):
@@ -182,7 +182,7 @@ def test_an_altered_part_is_noticed_by_the_pin_and_fetched_anew(server: HubServe
     assert target.read_bytes() == CONTENT
 
 
-def test_a_home_that_sends_more_than_is_pinned_is_stopped(server: HubServer, target: Path) -> None:
+def test_a_source_that_sends_more_than_is_pinned_is_stopped(server: HubServer, target: Path) -> None:
     server.has_lengths = False
     with pytest.raises(DownloadError, match=r"is longer than the 1000 bytes"):
         fetch(server, target, size_bytes=1000)

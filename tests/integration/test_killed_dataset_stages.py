@@ -31,7 +31,7 @@ def commits(server: HubServer) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def new_site(server: HubServer, new_checkout: Any) -> Callable[[Path], CommitSite]:
-    """Make a root whose dataset has its home on the server."""
+    """Make a root whose dataset has its source on the server."""
     return lambda folder: CommitSite(new_checkout(folder / "root"), f"dataset_hub.huggingface={server.url}")
 
 

@@ -87,12 +87,12 @@ def test_what_a_mirror_holds_does_not_pass_for_the_pinned_revision(world: World,
     dataset = load_yaml(world.root / "configs" / "datasets.yaml", Catalog).datasets[name]
     record = world.raw(name)
     found, _, sums = record.version.partition("+mirror.")
-    # one that follows its home has the revision of whatever that holds
-    assert (found, len(sums)) == (record.inputs["home"] if dataset.follow else dataset.version, 12)
+    # one that follows its source has the revision of whatever that holds
+    assert (found, len(sums)) == (record.inputs["source"] if dataset.follow else dataset.version, 12)
     assert name == "canitedit" or world.normalized(name).version == record.version
 
 
-def test_a_mirror_whose_files_are_the_pinned_ones_is_as_good_as_the_home(world: World) -> None:
+def test_a_mirror_whose_files_are_the_pinned_ones_is_as_good_as_the_source(world: World) -> None:
     assert world.raw("smellycode").version == "70d987a032355d25651b62a7df8fa56e5ea09e85"
 
 
@@ -123,7 +123,7 @@ def test_every_row_of_every_file_is_an_edit_a_label_or_a_counted_drop(world: Wor
         assert len(read_parquet(world.paths.normalized(name) / "dropped.parquet")) == dropped
         # of agentpack a row may become several edits, or drops
         assert name == "agentpack" or counts["rows_in"] == counts["rows"] + counts["labels"] + dropped
-        assert sum(world.normalized(name).licences.values()) == counts["rows"] + counts["labels"]
+        assert sum(world.normalized(name).licenses.values()) == counts["rows"] + counts["labels"]
 
 
 def test_rows_that_are_not_worth_keeping_are_counted_and_the_others_kept_as_they_are(world: World) -> None:

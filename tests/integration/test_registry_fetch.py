@@ -254,7 +254,7 @@ def test_npm_releases_come_as_they_were_published_and_run_nothing(
     assert not marker.exists()
     [row] = [row.content for row in SOURCE.rows(tmp_path / "raw", entry, 1 << 20)]
     assert isinstance(row, dict)
-    assert (row["pkg"], row["licence"], row["post"]) == (name, "ISC", "function f() { 2 }")
+    assert (row["pkg"], row["license"], row["post"]) == (name, "ISC", "function f() { 2 }")
 
 
 def _tampered(registry: Registry) -> None:

@@ -24,7 +24,7 @@ __all__ = ["_made", "looped", "made", "reconfigure", "run", "tiny_model"]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PORTS = {
-    "dataset_hub": {"kind": "homes"},
+    "dataset_hub": {"kind": "sources"},
     "sandbox": {"kind": "memory"},
     "teacher": {"kind": "induction"},
     "training_client": {"kind": "local", "folder": "model", "threads": 1},
@@ -59,7 +59,7 @@ def test_the_runs_that_are_planned_make_what_the_results_read(
     adapter = load_record(looped.adapter("first"))
     assert versions["trained_adapter", "first"] == adapter.identity
     assert None not in versions.values()
-    assert "MIT" in str(shown["sft_dataset", "first"]["licences"].value)
+    assert "MIT" in str(shown["sft_dataset", "first"]["licenses"].value)
     assert str(shown["trained_adapter", "second"]["loss_curve"].value).startswith("![loss](data:image/png;base64,")
     assert "| rival | adapter |" in str(shown["evaluation", "pairs"]["comparisons"].value)
     assert Path(str(shown["evaluation", "pairs"]["report"].value)).exists()

@@ -18,7 +18,7 @@ CHECK = "adapter_not_worse_than_deployed"
 def root(small_checkout: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A root whose manifest `local` starts nothing, with one evaluation of two teachers."""
     root: Path = small_checkout.root
-    ports = {"dataset_hub": "homes", "sandbox": "memory", "teacher": "induction", "harbor": "memory"}
+    ports = {"dataset_hub": "sources", "sandbox": "memory", "teacher": "induction", "harbor": "memory"}
     manifest = json.dumps({port: {"kind": kind} for port, kind in ports.items()})
     (root / "configs" / "manifests" / "local.yaml").write_text(manifest, "utf-8")
     pairs = [

@@ -82,7 +82,7 @@ def root(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory
 def stubs(root: Path, **replaced: Any) -> dict[str, Any]:
     """Return resources that start no process and reach no network, some of them replaced."""
     manifest = root / "configs" / "manifests" / "test.yaml"
-    text = manifest.read_text("utf-8").replace("dataset_hub:\n  kind: memory", "dataset_hub:\n  kind: homes")
+    text = manifest.read_text("utf-8").replace("dataset_hub:\n  kind: memory", "dataset_hub:\n  kind: sources")
     manifest.write_text(text, "utf-8")
     return {**resources_for(Paths(root), "test"), **replaced}
 
@@ -151,7 +151,7 @@ def test_a_dataset_in_its_home_is_observed_with_the_revision_that_a_run_fetches(
     with dg.DagsterInstance.ephemeral() as instance:
         [event] = job.execute_in_process(instance=instance).get_asset_observation_events()
     tags = event.asset_observation_data.asset_observation.tags
-    assert tags["dagster/data_version"] == load_record(Paths(root).raw(DATASET)).inputs["home"]
+    assert tags["dagster/data_version"] == load_record(Paths(root).raw(DATASET)).inputs["source"]
 
 
 class Refusing:

@@ -26,7 +26,7 @@ DAMAGED = {
 """Folders by asset. The last byte of a file of each was lost."""
 ON_TERMS = {
     "source": "release_pairs", "version": "1", "license": "MIT", "downloaded_at": "2026-01-01T00:00:00Z",
-    "sha256": "0" * 64, "num_records": 1, "licences": {"MIT": 1}, "tokenizer": "characters/4",
+    "sha256": "0" * 64, "num_records": 1, "licenses": {"MIT": 1}, "tokenizer": "characters/4",
 }  # fmt: skip
 CHECKS = [
     ("normalized_release_pairs", "schema_valid"),

@@ -20,7 +20,7 @@ from graftline.pipeline.stages.evaluation import evaluation
 from graftline.pipeline.stages.harbor_deployment import harbor_deployment, instance_batch
 from orchestration.build import build_definitions
 from orchestration.run_jobs import plan_runs
-from sensors.cursor import HomeState
+from sensors.cursor import SourceState
 from sensors.dataset_versions import run_request
 from sensors.tick import Tick
 from tests.harbor_lineage import task, use_service, write_deployment, write_tasks
@@ -194,7 +194,7 @@ def test_jobs_are_over_partitions_of_one_kind(evaluated: Path) -> None:
 
 
 def test_another_version_of_a_dataset_evaluates_nothing_by_itself(evaluated: Path) -> None:
-    tick = Tick(0.0, {}, states={"release_pairs": HomeState(entry="e", fetched="2")}, changed=["release_pairs"])
+    tick = Tick(0.0, {}, states={"release_pairs": SourceState(entry="e", fetched="2")}, changed=["release_pairs"])
     catalog = load_settings(Paths(evaluated)).catalog
     request = run_request(tick, catalog, build_definitions().get_repository_def())
     selected = {key.to_user_string() for key in request.asset_selection or ()}

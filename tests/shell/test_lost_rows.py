@@ -49,11 +49,11 @@ def query(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quer
 @pytest.fixture(scope="module")
 def loss(root: Path, query: Query) -> str:
     """What has to be said."""
-    number = load_record(Paths(root).normalized("agentpack")).counts["dropped.licence"]
+    number = load_record(Paths(root).normalized("agentpack")).counts["dropped.license"]
     assert number > 0
     return (
-        f"dataset 'agentpack': {number} of {number} rows (100%) are rejected as licence; state `license` or `licences` of"
-        " the dataset in configs/datasets.yaml, or allow what its rows state in `cleaning.licences`"
+        f"dataset 'agentpack': {number} of {number} rows (100%) are rejected as license; state `license` or `licenses` of"
+        " the dataset in configs/datasets.yaml, or allow what its rows state in `cleaning.licenses`"
     )
 
 

@@ -191,7 +191,7 @@ def broken(
     forge_splits(Paths(root))
     path = root / "configs" / "datasets.yaml"
     path.write_text(
-        json.dumps({**json.loads(path.read_text("utf-8")), "cleaning": {"licences": ["Apache-2.0"]}}), "utf-8"
+        json.dumps({**json.loads(path.read_text("utf-8")), "cleaning": {"licenses": ["Apache-2.0"]}}), "utf-8"
     )
     models = dg.AssetSelection.groups("reports") - dg.AssetSelection.assets(
         dg.AssetKey(["reports", "datasets"]), dg.AssetKey(["reports", "teacher"])
@@ -227,11 +227,11 @@ def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
     assert (success, "group_in_one_split" in checks or "unique_stg_edits_id" in checks, is_kept) == (False, True, True)
 
 
-def test_a_licence_that_is_not_allowed_any_longer_fails_the_models(
+def test_a_license_that_is_not_allowed_any_longer_fails_the_models(
     broken: tuple[bool, dict[str, dg.AssetCheckEvaluation], bool],
 ) -> None:
     success, checks, _ = broken
-    refused = "relationships_stg_edits_licence__licence__ref_stg_allowed_licences_"
+    refused = "relationships_stg_edits_license__license__ref_stg_allowed_licenses_"
     assert (success, checks[refused].passed) == (False, False)
     assert checks[refused].description == (
         "stg_edits: Got 9 results, configured to fail if != 0; materialize what the model reads again, the warehouse is"

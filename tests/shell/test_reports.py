@@ -49,7 +49,7 @@ def configure(root: Path, **changes: Any) -> None:
     def local(reader: str, file: str, **more: Any) -> dict[str, Any]:
         return {
             "reader": reader,
-            "home": "data/samples",
+            "url": "data/samples",
             "version": "1",
             "license": "MIT",
             "files": [{"path": file}],
@@ -88,7 +88,7 @@ def root(new_checkout: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "new": "2",
         "path": "f.py",
         "qual": "f",
-        "licence": "MIT",
+        "license": "MIT",
         "language": "python",
     }
     text = "def f{0}(a, b):\n    return old(a, b{0}, '```', {0})\n"
@@ -144,7 +144,7 @@ def test_every_model_is_built_and_every_test_passes_as_a_check(made: Outcome) ->
     ours = {
         "cluster_in_one_split", "group_in_one_split", "commit_in_one_split", "text_before_in_one_split",
         "instruction_and_pre_once", "token_bounds", "division_and_edits_agree", "split_or_reason", "kept_edit_is_kept",
-        "funnel_adds_up", "unique_stg_edits_id", "relationships_stg_edits_licence__licence__ref_stg_allowed_licences_",
+        "funnel_adds_up", "unique_stg_edits_id", "relationships_stg_edits_license__license__ref_stg_allowed_licenses_",
     }  # fmt: skip
     assert (made.success, ours - made.checks.keys(), [name for name, passed in made.checks.items() if not passed]) == (
         True,
@@ -157,14 +157,14 @@ def test_there_is_a_page_with_plots_for_each_dataset_in_use_and_an_index(root: P
     folder = root / "reports" / "datasets"
     assert sorted(path.name for path in folder.iterdir() if path.name != "_meta.json") == [
         "commitpackft.funnel.png",
-        "commitpackft.licences.png",
+        "commitpackft.licenses.png",
         "commitpackft.md",
         "commitpackft.tokens.png",
         "index.md",
         "marv.funnel.png",  # labels have no length and no split
         "marv.md",
         "release_pairs.funnel.png",
-        "release_pairs.licences.png",
+        "release_pairs.licenses.png",
         "release_pairs.md",
         "release_pairs.tokens.png",
     ]
@@ -183,7 +183,7 @@ def test_the_page_says_what_became_of_every_row(root: Path, made: Outcome) -> No
     page = (root / "reports" / "datasets" / "commitpackft.md").read_text("utf-8")
     for line in (
         "| rows read | 4 | 100.0 |",
-        "| - dropped: licence | 1 | 25.0 |",
+        "| - dropped: license | 1 | 25.0 |",
         "| - dropped: too near to an evaluation | 1 | 25.0 |",
         "| edits | 2 | 50.0 |",
         "| - fallen out: duplicate_row | 1 | 25.0 |",

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.links import model_page, with_licences
+from assets.links import model_page, with_licenses
 from assets.partitions import whole_range
 from assets.training import GROUP as TRAINING
 from graftline.core.paths import Paths
@@ -24,7 +24,7 @@ PLOTTED = {
 }  # fmt: skip
 """Assets whose numbers say more as a picture."""
 LINKED = {"raw_release_pairs", "normalized_release_pairs", "sft_dataset"}
-"""Assets that name what has a page of its own: homes, licences."""
+"""Assets that name what has a page of its own: homes, licenses."""
 MOST_CHARACTERS = 40_000
 """Of a picture of 30 kB, as text."""
 
@@ -143,13 +143,13 @@ def test_no_picture_is_large_and_no_link_is_one_that_a_browser_does_not_open(sho
     assert [value for value in values if isinstance(value, dg.UrlMetadataValue) and "file:" in str(value.value)] == []
 
 
-def test_a_raw_dataset_leads_to_its_home_and_its_terms(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raw_dataset_leads_to_its_source_and_its_terms(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("release_pairs", "commitpackft", "agentpack", "smellycode")
     monkeypatch.setenv("GRAFTLINE_ROOT", str(checkout))
     monkeypatch.setenv("GRAFTLINE_DATASETS", ",".join(names))
     graph = build_definitions().resolve_asset_graph()
     found = {name: graph.get(dg.AssetKey(f"raw_{name}")).metadata for name in names}
-    assert {name: metadata["home"] for name, metadata in found.items()} == {
+    assert {name: metadata["source"] for name, metadata in found.items()} == {
         "release_pairs": dg.MetadataValue.text("data/samples"),
         "commitpackft": dg.MetadataValue.url("https://huggingface.co/datasets/bigcode/commitpackft"),
         "agentpack": dg.MetadataValue.url("https://huggingface.co/datasets/nuprl/AgentPack"),
@@ -174,8 +174,8 @@ def test_a_raw_dataset_leads_to_its_home_and_its_terms(checkout: Path, monkeypat
         ("LicenseRef-BSD-3-Clause-ML-Restriction", "LicenseRef-BSD-3-Clause-ML-Restriction"),
     ],
 )
-def test_licences_lead_to_their_texts(expression: str, shown_as: str) -> None:
-    assert with_licences(expression) == shown_as
+def test_licenses_lead_to_their_texts(expression: str, shown_as: str) -> None:
+    assert with_licenses(expression) == shown_as
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_tables_of_rows_have_their_columns(root: Path, shown: Shown, monkeypatch
         "normalized_release_pairs", "division", "splits", "label_tasks", "synthetic_rules", "tasks",
         "teacher_trajectories", "trajectories",
     } <= declared.keys()  # fmt: skip
-    assert ("licence" in declared["splits"], "steps" in declared["teacher_trajectories"]) == (True, True)
+    assert ("license" in declared["splits"], "steps" in declared["teacher_trajectories"]) == (True, True)
     measured = shown["dataset_stats"]["dagster/column_schema"]
     assert isinstance(measured, dg.TableSchemaMetadataValue)
     assert "dataset" in [column.name for column in measured.schema.columns]
@@ -237,8 +237,8 @@ def test_what_was_left_out_is_a_table_by_reason_and_a_plot(shown: Shown) -> None
     normalized = shown["normalized_release_pairs"]
     assert "| dropped | malformed_json | 1 |" in str(normalized["left_out"].value)
     assert str(normalized["plot"].value).startswith("![outcomes](data:image/png;base64,")
-    assert "| [MIT](https://spdx.org/licenses/MIT.html) | 3 |" in str(normalized["licences"].value)
-    assert "| licence | [MIT](https://spdx.org/licenses/MIT.html) |" in str(shown["raw_release_pairs"]["terms"].value)
+    assert "| [MIT](https://spdx.org/licenses/MIT.html) | 3 |" in str(normalized["licenses"].value)
+    assert "| license | [MIT](https://spdx.org/licenses/MIT.html) |" in str(shown["raw_release_pairs"]["terms"].value)
     assert str(shown["teacher_trajectories"]["plot"].value).startswith("![attempts](data:image/png;base64,")
 
 
@@ -247,4 +247,4 @@ def test_an_adapter_says_how_to_see_what_it_came_from(shown: Shown) -> None:
     # of one of the two recipes, whichever was shown last
     name = str(told["came_from"].value).removeprefix("graftline lineage ")
     assert name in ("seen", "tiny")
-    assert told["on_what_terms"].value == f"graftline licences {name}"
+    assert told["on_what_terms"].value == f"graftline licenses {name}"

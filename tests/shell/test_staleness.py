@@ -22,7 +22,7 @@ MOST_BYTES = 6_000
 """Of the event of a partition."""
 
 
-class Home:
+class StaleSource:
     """A root with an instance of Dagster, and what the UI says of it."""
 
     def __init__(self, small: Any, rows: list[dict[str, Any]], instance: dg.DagsterInstance, query: Query) -> None:
@@ -72,9 +72,9 @@ class Home:
 
 
 @pytest.fixture(scope="module")
-def home(
+def source(
     new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Home]:
+) -> Iterator[StaleSource]:
     """A root in which everything up to the tasks is made."""
     small = new_checkout(tmp_path_factory.mktemp("stale") / "root")
     rows = [dict(row) for row in varied_pairs if row["language"] != "javascript"]
@@ -87,51 +87,51 @@ def home(
     ):
         patch.setenv("GRAFTLINE_ROOT", str(small.root))
         with open_graphql(instance) as query:
-            home = Home(small, rows, instance, query)
-            home.run("raw_release_pairs", "normalized_release_pairs", "division", *STAGES)
-            yield home
+            source = StaleSource(small, rows, instance, query)
+            source.run("raw_release_pairs", "normalized_release_pairs", "division", *STAGES)
+            yield source
 
 
-def test_an_unchanged_rerun_of_some_partitions_leaves_everything_fresh(home: Home) -> None:
-    assert home.stale() == []
-    home.run("splits", first="python|train", last="python|dev")
-    assert home.stale() == []
+def test_an_unchanged_rerun_of_some_partitions_leaves_everything_fresh(source: StaleSource) -> None:
+    assert source.stale() == []
+    source.run("splits", first="python|train", last="python|dev")
+    assert source.stale() == []
 
 
-def test_of_a_partition_that_changed_only_the_same_one_is_stale_downstream(home: Home) -> None:
-    home.replace("python|dev")
-    home.run("splits")
-    assert home.stale() == [("synthetic_rules", "python|dev"), ("tasks", "python|dev")]
-    home.run("synthetic_rules", "tasks", first="python|dev", last="python|dev")
-    assert home.stale() == []
+def test_of_a_partition_that_changed_only_the_same_one_is_stale_downstream(source: StaleSource) -> None:
+    source.replace("python|dev")
+    source.run("splits")
+    assert source.stale() == [("synthetic_rules", "python|dev"), ("tasks", "python|dev")]
+    source.run("synthetic_rules", "tasks", first="python|dev", last="python|dev")
+    assert source.stale() == []
 
 
-def test_a_changed_row_makes_what_was_made_of_other_languages_no_staler(home: Home) -> None:
-    home.change(row=-1)
-    home.run("raw_release_pairs", "normalized_release_pairs", "division", "splits")
-    assert {partition.partition("|")[0] for _, partition in home.stale()} == {home.rows[-1]["language"]}
+def test_a_changed_row_makes_what_was_made_of_other_languages_no_staler(source: StaleSource) -> None:
+    source.change(row=-1)
+    source.run("raw_release_pairs", "normalized_release_pairs", "division", "splits")
+    assert {partition.partition("|")[0] for _, partition in source.stale()} == {source.rows[-1]["language"]}
 
 
-def test_a_dataset_whose_home_has_another_revision_is_stale_until_it_is_fetched(home: Home) -> None:
-    home.run("raw_release_pairs")
-    assert home.status("raw_release_pairs") == "FRESH"
+def test_a_dataset_whose_source_has_another_revision_is_stale_until_it_is_fetched(source: StaleSource) -> None:
+    source.run("raw_release_pairs")
+    assert source.status("raw_release_pairs") == "FRESH"
     seen = dg.AssetObservation(source_key("release_pairs"), tags={DATA_VERSION: "another revision"})
-    home.instance.report_runless_asset_event(seen)
-    assert home.status("raw_release_pairs") == "STALE"
-    # what is fetched is what the home has now, whatever was seen before
-    home.run("raw_release_pairs")
-    assert home.status("raw_release_pairs") == "FRESH"
+    source.instance.report_runless_asset_event(seen)
+    assert source.status("raw_release_pairs") == "STALE"
+    # what is fetched is what the source has now, whatever was seen before
+    source.run("raw_release_pairs")
+    assert source.status("raw_release_pairs") == "FRESH"
 
 
-def test_the_events_of_a_partition_are_small_however_many_partitions_a_run_has(home: Home) -> None:
-    home.run("splits")
-    of_all, *_ = home.events("splits", "python|train")
-    home.run("splits", first="python|train", last="python|train")
-    of_one, *_ = home.events("splits", "python|train")
+def test_the_events_of_a_partition_are_small_however_many_partitions_a_run_has(source: StaleSource) -> None:
+    source.run("splits")
+    of_all, *_ = source.events("splits", "python|train")
+    source.run("splits", first="python|train", last="python|train")
+    of_one, *_ = source.events("splits", "python|train")
     assert of_one.asset_materialization is not None
     assert of_all.asset_materialization is not None
     # by its dimensions, as Dagster's own events
     assert isinstance(of_one.asset_materialization.partition, dg.MultiPartitionKey)
     assert of_one.asset_materialization.metadata == of_all.asset_materialization.metadata
-    sizes = [len(dg.serialize_value(event)) for key in PARTITIONS for event in home.events("splits", key)]
+    sizes = [len(dg.serialize_value(event)) for key in PARTITIONS for event in source.events("splits", key)]
     assert (len(sizes) > 2 * len(PARTITIONS), max(sizes) < MOST_BYTES) == (True, True)

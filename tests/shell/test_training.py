@@ -119,7 +119,7 @@ def test_each_recipe_is_a_partition_and_shows_what_it_learnt(root: Path, instanc
     both = sum(shown["trained_adapter", name]["dagster/partition_row_count"].value for name in ("seen", "tiny"))
     assert metadata["dagster/row_count"].value == both
     assert (metadata["share_solved_before"].value, metadata["last_loss"].value > 0) == (0.0, True)
-    assert shown["sft_dataset", "tiny"]["licence.MIT"].value == metadata["examples"].value
+    assert shown["sft_dataset", "tiny"]["license.MIT"].value == metadata["examples"].value
 
 
 def test_a_second_run_of_a_partition_makes_nothing_and_keeps_its_data_version(

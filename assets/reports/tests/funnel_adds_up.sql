@@ -2,7 +2,7 @@
 with sums as (
     select
         dataset,
-        coalesce(sum(number) filter (step = 'at_home'), 0) as at_home,
+        coalesce(sum(number) filter (step = 'at_source'), 0) as at_source,
         coalesce(sum(number) filter (step in ('not_stored', 'read')), 0) as seen,
         coalesce(sum(number) filter (step = 'outcomes'), 0) as outcomes,
         coalesce(sum(number) filter (step in ('dropped', 'contaminated', 'labels')), 0) as not_edits,
@@ -16,4 +16,4 @@ with sums as (
 
 select dataset
 from sums
-where at_home <> seen or outcomes <> not_edits + edits or edits <> not_kept + kept or kept <> in_splits
+where at_source <> seen or outcomes <> not_edits + edits or edits <> not_kept + kept or kept <> in_splits

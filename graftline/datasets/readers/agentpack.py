@@ -1,7 +1,7 @@
 """`agentpack`: commits that people made together with coding agents (arXiv 2509.21891).
 
 JSON lines, and only patches: what a hunk shows of a file is the text before and after. The description is that of the
-whole commit, so only patches of one file are used, and no long ones; each hunk becomes an edit. Rows carry no licence:
+whole commit, so only patches of one file are used, and no long ones; each hunk becomes an edit. Rows carry no license:
 that of the repository counts.
 """
 
@@ -189,7 +189,7 @@ def _edits(commit: AgentCommit, name: str, dataset: Dataset) -> Sequence[RowResu
     if not instruction:
         return [Rejection(RejectReason.EMPTY_INSTRUCTION, "description says nothing but who made the commit")]
     path, language, hunks = file
-    licence = dataset.license_of(commit.repo)
+    license = dataset.license_of(commit.repo)
 
     def edit(number: int, hunk: Hunk) -> Edit | Rejection:
         if not hunk.pre.strip():
@@ -209,7 +209,7 @@ def _edits(commit: AgentCommit, name: str, dataset: Dataset) -> Sequence[RowResu
             tags=(name, "hunk", f"agent:{commit.agent}", *(("dedented",) if is_dedented else ())),
             id=row_id(name, commit.repo, commit.sha, path, str(number)),
             dataset=name,
-            licence=licence,
+            license=license,
             group=commit.repo,
             commit=commit.sha,
             # with the number, as a file may have several hunks

@@ -1,6 +1,6 @@
 """What a dataset is to the stages: raw rows, and what becomes of each.
 
-Cleaning is not here: licence, length, syntax and duplicates are judged for all datasets alike by `datasets.ingest`.
+Cleaning is not here: license, length, syntax and duplicates are judged for all datasets alike by `datasets.ingest`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ class Source(Generic[RowT]):
         """Return what becomes of `row` of the dataset called `name`."""
         try:
             return self.convert(self.parse(row), name, dataset)
-        except ValidationError as error:  # an edit is stricter than a row: no half surrogate pairs, no empty licence
+        except ValidationError as error:  # an edit is stricter than a row: no half surrogate pairs, no empty license
             return [bad_field(error)]
 
     def reject_unusable(self, row: Mapping[str, Any]) -> Rejection | None:

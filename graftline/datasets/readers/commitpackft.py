@@ -1,6 +1,6 @@
 """`commitpackft`: single-file commits whose messages read like instructions (OctoPack, arXiv 2308.07124).
 
-JSON lines, one folder per language, in ten columns that EditPackFT has too. Rows carry their own licences, three of them
+JSON lines, one folder per language, in ten columns that EditPackFT has too. Rows carry their own licenses, three of them
 copyleft or unknown; rows of new files have nothing to rewrite.
 """
 
@@ -52,16 +52,16 @@ def edit_of(row: CommitRow, instruction: str, name: str) -> Edit | Rejection:
     repository, *forks = dict.fromkeys(filter(None, map(str.strip, row.repos.split(",")))) or [""]
     if not repository:
         return Rejection(RejectReason.BAD_FIELD, "repos: names no repository")
-    licence = spdx(row.license)
+    license = spdx(row.license)
     return Edit(
         instruction=instruction,
         pre=row.old_contents,
         post=row.new_contents,
         language=language,
-        tags=(name, f"licence:{licence}", f"lang:{row.lang}", f"repo:{repository}"),
+        tags=(name, f"license:{license}", f"lang:{row.lang}", f"repo:{repository}"),
         id=row_id(name, row.commit, row.old_file, row.new_file),
         dataset=name,
-        licence=licence,
+        license=license,
         group=repository,
         aliases=tuple(forks),
         commit=row.commit,

@@ -79,7 +79,7 @@ def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
     link = urlsplit(pair.commit_link)
     match = _REPOSITORY.match(link.path)
     if match is None or link.hostname != "github.com":
-        # a licence is known by owner and name, which mean something else elsewhere
+        # a license is known by owner and name, which mean something else elsewhere
         return Rejection(RejectReason.BAD_FIELD, "commit_link: expected https://github.com/<owner>/<name>/commit/<sha>")
     instruction = instruction_of(pair.type, pair.description)
     if instruction is None:
@@ -100,7 +100,7 @@ def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
         ),
         "id": row_id(name, pair.type, str(pair.refactoring_id)),
         "dataset": name,
-        "licence": dataset.license_of(repository),
+        "license": dataset.license_of(repository),
         "group": repository,
         "origin": f"{repository}@{pair.commit_sha[:12]} {pair.file_path}#{pair.refactoring_id}",
     }

@@ -104,7 +104,7 @@ def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Rejection:
         tags=(name, *_kind(row.instr_type), "seed-commit"),
         id=row_id(name, commit, row.instr_type, instruction, pre),
         dataset=name,
-        licence=dataset.license,
+        license=dataset.license,
         group=f"commit:{commit}",
         commit=commit,
         other_commits=tuple(other_commits),

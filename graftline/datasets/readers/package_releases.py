@@ -36,7 +36,7 @@ MAX_CHANGED_LINES = 12
 MAX_FUNCTION_CHARACTERS = 6000
 
 METADATA = {"pypi": "PKG-INFO", "npm": "package.json"}
-"""What says the licence in an archive that is not a wheel, in its one folder."""
+"""What says the license in an archive that is not a wheel, in its one folder."""
 SKIPPED_FILES = ("*.pyi", "*.d.ts", "*.d.mts", "*.d.cts", "*.min.*", "*-min.js", "*.bundle.*", "*.umd.*")
 SKIPPED_FOLDERS = frozenset({
     *("build", "bundle", "bundles", "dist", "min", "umd"),
@@ -85,7 +85,7 @@ class Release:
 
     sources: Mapping[str, bytes | None]
     """By path in the package; None for a file that is too large to read."""
-    licence: str
+    license: str
 
 
 def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
@@ -107,8 +107,8 @@ def _releases(folder: Path, dataset: Dataset, max_line_bytes: int) -> int:
 
 
 def _edits(pair: ReleasePair, name: str, dataset: Dataset) -> Sequence[RowResult]:
-    if pair.licence == NO_LICENSE:
-        pair = pair.model_copy(update={"licence": dataset.license_of(f"{pair.registry}:{pair.pkg}")})
+    if pair.license == NO_LICENSE:
+        pair = pair.model_copy(update={"license": dataset.license_of(f"{pair.registry}:{pair.pkg}")})
     return [edit_of(pair, name)]
 
 
@@ -128,10 +128,10 @@ def changes(folder: Path, package: PackageRelease) -> Iterator[dict[str, Any] | 
         yield Rejection(
             RejectReason.UNKNOWN_LANGUAGE, f"{label}: no source file lies at the same path in both releases"
         )
-    licence = combine_licenses(old.licence, new.licence)
+    license = combine_licenses(old.license, new.license)
     for path in paths:
         for pair in _compare_functions(path, old.sources[path], new.sources[path]):
-            yield pair if isinstance(pair, Rejection) else _row(package, label, licence, path, *pair)
+            yield pair if isinstance(pair, Rejection) else _row(package, label, license, path, *pair)
 
 
 def read_release(path: Path, registry: str) -> Release:
@@ -144,13 +144,13 @@ def read_release(path: Path, registry: str) -> Release:
     metadata = next((name for name in files if _is_wheel_metadata(name)), None)
     sources = {name: content for name, content in files.items() if language_of_path(name.name)}
     if metadata is not None:
-        return Release({str(name): content for name, content in sources.items()}, _licence(files[metadata], registry))
+        return Release({str(name): content for name, content in sources.items()}, _license(files[metadata], registry))
     # the archives of sources have one folder round everything
     metadata = next(
         (name for name in files if len(name.parts) == 2 and name.name in ("PKG-INFO", "package.json")), None
     )
     inside = {_path_inside(name, registry): content for name, content in sources.items() if len(name.parts) > 1}
-    return Release(inside, _licence(files[metadata], registry) if metadata else NO_LICENSE)
+    return Release(inside, _license(files[metadata], registry) if metadata else NO_LICENSE)
 
 
 def _path_inside(name: PurePosixPath, registry: str) -> str:
@@ -172,7 +172,7 @@ def _is_wheel_metadata(name: PurePosixPath) -> bool:
     return len(name.parts) == 2 and name.parts[0].endswith(".dist-info") and name.name == "METADATA"
 
 
-def _licence(metadata: bytes | None, registry: str) -> str:
+def _license(metadata: bytes | None, registry: str) -> str:
     return (license_in_package_json if registry == "npm" else license_in_core_metadata)(metadata or b"")
 
 
@@ -245,11 +245,11 @@ def count_changed_lines(old: str, new: str) -> int:
     return sum(i2 - i1 + j2 - j1 for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
 
 
-def _row(package: PackageRelease, label: str, licence: str, path: str, old: Function, new: Function) -> dict[str, Any]:
+def _row(package: PackageRelease, label: str, license: str, path: str, old: Function, new: Function) -> dict[str, Any]:
     return {
         "id": f"release:{digest([label, path, old.qualified_name, old.text, new.text])[:16]}",
         "source": label,
-        "licence": licence,
+        "license": license,
         "language": language_of_path(path),
         "pre": old.text,
         "post": new.text,

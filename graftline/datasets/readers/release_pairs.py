@@ -1,10 +1,10 @@
 """`release_pairs`: one function in two releases of the same package.
 
-Rows carry licence, package and both versions. There is no instruction; one is written from the function's name, and
+Rows carry license, package and both versions. There is no instruction; one is written from the function's name, and
 the edit is tagged `instruction:derived`.
 """
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.edit import Edit, Rejection, RejectReason
@@ -19,7 +19,7 @@ class ReleasePair(BaseModel):
 
     id: str
     source: str
-    licence: str
+    license: str = Field(validation_alias=AliasChoices("license", "licence"))
     language: str
     pre: str
     post: str
@@ -49,10 +49,10 @@ def edit_of(pair: ReleasePair, name: str) -> Edit | Rejection:
         pre=pair.pre,
         post=pair.post,
         language=language,
-        tags=(name, f"licence:{pair.licence}", "instruction:derived"),
+        tags=(name, f"license:{pair.license}", "instruction:derived"),
         id=f"{name}:{number}",
         dataset=name,
-        licence=pair.licence,
+        license=pair.license,
         group=package,
         origin=f"{package} {pair.old}->{pair.new} {pair.path}",
     )

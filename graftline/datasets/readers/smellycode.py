@@ -103,7 +103,7 @@ def _label(smell: Smell, name: str, dataset: Dataset) -> Label | Rejection:
         tags=(name, f"category:{smell.category}"),
         id=row_id(name, smell.language, smell.class_name, smell.number),
         dataset=name,
-        licence=dataset.license_of(_REPOSITORY),
+        license=dataset.license_of(_REPOSITORY),
         group=_REPOSITORY,
         origin=f"{_REPOSITORY} {smell.file}",
     )
@@ -118,7 +118,7 @@ def _place(smell: Smell) -> str:
 
 
 def _strip_header(code: str) -> str:
-    """Return `code` without the licence at its top, which calls it smelly."""
+    """Return `code` without the license at its top, which calls it smelly."""
     text = code.lstrip()
     for start, end in _HEADERS:
         header, separator, body = text.removeprefix(start).partition(end)

@@ -1,1 +1,1 @@
-"""The `DatasetHub` port: the homes of datasets, one module per kind of home."""
+"""The `DatasetHub` port: the sources of datasets, one module per kind of source."""

@@ -264,7 +264,7 @@ def _pin(label: str, entry: DatasetFile, path: str, facts: Facts) -> DatasetFile
     for field, actual, expected in pairs:
         if actual is not None and expected is not None and actual != expected:
             raise DownloadError(
-                f"{label}/{path}: {field} is {actual}, but {expected} is expected; restore the file in its home,"
+                f"{label}/{path}: {field} is {actual}, but {expected} is expected; restore the file at its source,"
                 " or pin the new version below configs/ if you mean to change it"
             )
     size = facts.size_bytes if entry.size_bytes is None else entry.size_bytes

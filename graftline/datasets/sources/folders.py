@@ -31,17 +31,17 @@ def local_hub(root: Path) -> FolderHub:
 
 
 def _relative_folder(name: str, dataset: Dataset) -> Path:
-    if dataset.home is None:
+    if dataset.url is None:
         raise ConfigError(
-            f"dataset {name!r}: nobody knows its home; state `home` in configs/datasets.yaml,"
+            f"dataset {name!r}: nobody knows its source; state `url` in configs/datasets.yaml,"
             " or set GRAFTLINE_DATASET_MIRROR"
         )
-    if "://" in dataset.home:
+    if "://" in dataset.url:
         raise ConfigError(
-            f"dataset {name!r}: its home {dataset.home!r} is not a folder below the root;"
-            " use `dataset_hub: {kind: homes}` in the manifest, or set GRAFTLINE_DATASET_MIRROR"
+            f"dataset {name!r}: its url {dataset.url!r} is not a folder below the root;"
+            " use `dataset_hub: {kind: sources}` in the manifest, or set GRAFTLINE_DATASET_MIRROR"
         )
-    return Path(portable(dataset.home))
+    return Path(portable(dataset.url))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LocalFolder:
     def paths(self) -> Iterator[str]:
         def refuse(error: OSError) -> None:
             raise DownloadError(
-                f"{self.folder}: cannot be listed ({error.strerror}); restore it or mend `home`"
+                f"{self.folder}: cannot be listed ({error.strerror}); restore it or mend `url`"
             ) from error
 
         for folder, _, names in os.walk(self.folder, onerror=refuse):
@@ -89,7 +89,7 @@ class LocalFolder:
 
 def filesystem_hub(patience: RetryPolicy) -> FolderHub:
     """Return the hub of URLs that fsspec knows."""
-    return FolderHub(lambda name, dataset: open_folder(dataset.home or "", patience), patience)
+    return FolderHub(lambda name, dataset: open_folder(dataset.url or "", patience), patience)
 
 
 def open_folder(url: str, patience: RetryPolicy) -> "FilesystemFolder":
@@ -151,7 +151,7 @@ class FilesystemFolder:
     def _list(self) -> list[str]:
         with _reading(self.label):
             if not self.filesystem.isdir(self.folder):
-                raise DownloadError(f"{self.label}: no such folder; restore it or mend `home` of the dataset")
+                raise DownloadError(f"{self.label}: no such folder; restore it or mend `url` of the dataset")
             return list(self.filesystem.find(self.folder))
 
     def _is_near(self) -> bool:
@@ -212,13 +212,13 @@ def _reading(label: str) -> Iterator[None]:
     except GraftlineError:
         raise
     except FileNotFoundError as error:
-        raise DownloadError(f"{label}: no such file; restore it or mend `home` and `files` of the dataset") from error
+        raise DownloadError(f"{label}: no such file; restore it or mend `url` and `files` of the dataset") from error
     except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
         raise DownloadError(f"{label}: {_cause(error)}; check its permissions and the credentials") from error
     except OSError as error:
-        raise SourceBusyError(f"{label}: {_cause(error)}; check the network or its home") from error
+        raise SourceBusyError(f"{label}: {_cause(error)}; check the network or its source") from error
     except Exception as error:  # there is a vendor behind each of them, with errors of its own
-        raise DownloadError(f"{label}: {_cause(error)}; check `home` and the credentials") from error
+        raise DownloadError(f"{label}: {_cause(error)}; check `url` and the credentials") from error
 
 
 def _cause(error: Exception) -> str:

@@ -27,7 +27,7 @@ class HttpHub(UpstreamHub):
         files = self.files(name, dataset)
         if all(file.sha256 for file in files):
             return digest([[file.path, file.sha256] for file in files])
-        urls = {file.path: file_url(dataset.home or "", file.path) for file in files}
+        urls = {file.path: file_url(dataset.url or "", file.path) for file in files}
         return digest(
             {path: with_retries(self._patience, partial(marks, self._web, url)) for path, url in urls.items()}
         )
@@ -35,7 +35,7 @@ class HttpHub(UpstreamHub):
     def observe(self, name: str, dataset: Dataset, previous: Observation | None) -> Observation:
         before = _marks_in(previous.etag) if previous else {}
         after = {
-            file.path: marks(self._web, file_url(dataset.home or "", file.path), before.get(file.path))
+            file.path: marks(self._web, file_url(dataset.url or "", file.path), before.get(file.path))
             for file in self.files(name, dataset)
         }
         return previous if previous and after == before else Observation(digest(after), canonical_json(after))
@@ -44,18 +44,18 @@ class HttpHub(UpstreamHub):
         files = sorted(entries(dataset), key=lambda file: file.path)
         if pattern := next((file.path for file in files if file.is_pattern), None):
             raise ConfigError(
-                f"dataset {name!r}: {pattern!r} is a pattern, but {public_url(dataset.home or '')} cannot be listed;"
+                f"dataset {name!r}: {pattern!r} is a pattern, but {public_url(dataset.url or '')} cannot be listed;"
                 " name the files one by one"
             )
         return files
 
     def source(self, name: str, dataset: Dataset, path: str) -> WebFile:
-        return WebFile(self._web, file_url(dataset.home or "", path))
+        return WebFile(self._web, file_url(dataset.url or "", path))
 
 
-def file_url(home: str, path: str) -> str:
-    """Return the address of `path` below `home`, whose query, if it has one, stays at the end."""
-    parts = urlsplit(home)
+def file_url(url: str, path: str) -> str:
+    """Return the address of `path` below `url`, whose query, if it has one, stays at the end."""
+    parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/{quote(path)}", parts.query, ""))
 
 

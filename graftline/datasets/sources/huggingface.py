@@ -21,7 +21,7 @@ from graftline.core.web import WebFile, public_url
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import MAX_LISTED, Facts, Observation, UpstreamHub, resolve
 
-_HOME = re.compile(r"hf://datasets/([\w.-]+/[\w.-]+)/?", re.ASCII)
+_URL = re.compile(r"hf://datasets/([\w.-]+/[\w.-]+)/?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BRANCH = "main"
 
@@ -60,7 +60,7 @@ class HuggingFaceHub(UpstreamHub):
         repository.require_token(self._secrets)
         with repository.refusals():
             listing = with_retries(self._patience, lambda: _list(repository, commit))
-        return resolve(dataset.home or "", dataset, listing)
+        return resolve(dataset.url or "", dataset, listing)
 
     def source(self, name: str, dataset: Dataset, path: str) -> WebFile:
         commit, repository = self._commit(name, dataset), self._repository(name, dataset)
@@ -83,10 +83,10 @@ class HuggingFaceHub(UpstreamHub):
         return dataset.version
 
     def _repository(self, name: str, dataset: Dataset) -> Repository:
-        match = _HOME.fullmatch(dataset.home or "")
+        match = _URL.fullmatch(dataset.url or "")
         if match is None:
             raise ConfigError(
-                f"dataset {name!r}: home {dataset.home!r} names no repository;"
+                f"dataset {name!r}: url {dataset.url!r} names no repository;"
                 " expected hf://datasets/<owner>/<name>, with its commit as `version`"
             )
         return open_repository(

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 def is_mirrored(dataset: Dataset) -> bool:
     """Return whether a mirror stands for the source of `dataset`: folders of the checkout, and registries, stay."""
     # pip and npm have mirrors of their own, in their own settings
-    return dataset.reader != "package_releases" and (dataset.home is None or "://" in dataset.home)
+    return dataset.reader != "package_releases" and (dataset.url is None or "://" in dataset.url)
 
 
 def datasets_in_mirror(mirror: str, names: Iterable[str]) -> set[str]:

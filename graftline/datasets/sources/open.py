@@ -13,10 +13,11 @@ from graftline.datasets.sources.base import DatasetHub, RoutingHub
 from graftline.datasets.sources.folders import filesystem_hub, local_hub
 
 
-class HomesHubConfig(Config):
-    """Every home in its own way: folders below the root, the Hugging Face hub, web servers, what fsspec knows."""
+class SourcesHubConfig(Config):
+    """Every source in its own way: folders below the root, the Hugging Face hub, web servers, what fsspec knows."""
 
-    kind: Literal["homes"] = "homes"
+    kind: Literal["sources", "homes"] = "sources"
+    """`homes` is what version 0.1.0 called it."""
     huggingface: str | None = None
     """Address of the server that `hf://` means; unset: what `HF_ENDPOINT` names, else the public one."""
     mirror_must_match_pins: bool = False
@@ -33,13 +34,13 @@ class LocalHubConfig(Config):
 
 
 class MemoryHubConfig(Config):
-    """Files given in the configuration, as text by name; they stand for every home, a mirror included."""
+    """Files given in the configuration, as text by name; they stand for every source, a mirror included."""
 
     kind: Literal["memory"] = "memory"
     files: dict[str, str] = Field(default_factory=dict)
 
 
-HubConfig = Annotated[HomesHubConfig | LocalHubConfig | MemoryHubConfig, Field(discriminator="kind")]
+HubConfig = Annotated[SourcesHubConfig | LocalHubConfig | MemoryHubConfig, Field(discriminator="kind")]
 
 
 def open_hub(config: HubConfig, root: Path, secrets: Secrets, mirror: str = "") -> DatasetHub:
@@ -51,8 +52,8 @@ def open_hub(config: HubConfig, root: Path, secrets: Secrets, mirror: str = "") 
         mirror: a folder, from the current one, or a URL of fsspec; empty for none.
     """
     match config:
-        case HomesHubConfig():
-            hub = HomesHub(root, config.patience, secrets, config.huggingface)
+        case SourcesHubConfig():
+            hub = SourcesHub(root, config.patience, secrets, config.huggingface)
             return _add_mirror(hub, mirror, config.patience, config.mirror_must_match_pins)
         case LocalHubConfig():
             return _add_mirror(local_hub(root), mirror, RetryPolicy(), config.mirror_must_match_pins)
@@ -72,7 +73,7 @@ def _add_mirror(hub: DatasetHub, mirror: str, patience: RetryPolicy, must_match_
     return MirrorHub(mirror, hub, patience, must_match_pins)
 
 
-class HomesHub(RoutingHub):
+class SourcesHub(RoutingHub):
     """The hub of every source, each read in its own way."""
 
     def __init__(self, root: Path, patience: RetryPolicy, secrets: Secrets, huggingface: str | None) -> None:
@@ -109,7 +110,7 @@ class HomesHub(RoutingHub):
 def _kind(dataset: Dataset) -> str:
     if dataset.reader == "package_releases":
         return "registry"
-    scheme, separator, _ = (dataset.home or "").partition("://")
+    scheme, separator, _ = (dataset.url or "").partition("://")
     if not separator:
         return "local"
     return {"hf": "huggingface", "https": "http", "http": "http"}.get(scheme.lower(), "filesystem")

@@ -68,7 +68,7 @@ def compose(
 ) -> Iterator[Edit]:
     """Yield at most `count` composed edits in `language` on the texts before of `edits`; none of theirs is longer than said.
 
-    The same arguments give the same edits. An edit keeps group, commit and licence of its text.
+    The same arguments give the same edits. An edit keeps group, commit and license of its text.
 
     Raises:
         SandboxError: the sandbox failed.
@@ -152,7 +152,7 @@ def _is_usable(tree: Tree, node: Node) -> bool:
 
 def _edit(draft: _Draft, post: str, language: Language, seed: int) -> Edit:
     source, action = draft.edit, draft.action
-    tags = ["synthetic", "composed", f"template:{draft.template}", f"licence:{source.licence}", f"seed:{seed}"]
+    tags = ["synthetic", "composed", f"template:{draft.template}", f"license:{source.license}", f"seed:{seed}"]
     if source.language != language:
         tags.append(f"source_language:{source.language}")
     facts = [source.id, language, draft.text, action.pattern, action.rewrite]
@@ -165,7 +165,7 @@ def _edit(draft: _Draft, post: str, language: Language, seed: int) -> Edit:
         tags=tuple(tags),
         id=f"composed:{digest(facts)[:16]}",
         dataset="synthetic_rules",
-        licence=source.licence,
+        license=source.license,
         group=source.group,
         aliases=source.aliases,
         commit=source.commit,

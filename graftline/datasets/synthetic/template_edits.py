@@ -1,6 +1,6 @@
 """Synthetic edits: template families filled with names of real snippets, so that the gold actions are known.
 
-An edit inherits group, commit, licence and therefore split of its snippet. Of the families about a fifth is held out
+An edit inherits group, commit, license and therefore split of its snippet. Of the families about a fifth is held out
 (`families.HELD_OUT`): none of their instances is in train. Which instances hold is judged by `apply`.
 """
 
@@ -167,7 +167,7 @@ def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int)
         "synthetic",
         f"template:{candidate.template_id}",
         f"templates:{'held_out' if candidate.family.id in HELD_OUT else 'trained'}",
-        f"licence:{source.licence}",
+        f"license:{source.license}",
         f"seed:{seed}",
     ]
     if instance.alike:
@@ -182,7 +182,7 @@ def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int)
         tags=tuple(tags),
         id=_id(snippet, instance),
         dataset="synthetic_rules",
-        licence=source.licence,
+        license=source.license,
         group=source.group,
         aliases=source.aliases,
         commit=source.commit,

@@ -191,7 +191,7 @@ class RefactoringEnvironment:
                 "seed": seed,
                 "language": task.language,
                 "text": task.before,
-                "licence": task.licence,
+                "license": task.license,
                 "group": task.group,
                 "origin": task.origin,
                 "tags": [*task.tags],

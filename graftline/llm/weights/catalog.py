@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from graftline.core.config import Config, load_yaml
 from graftline.core.download import partial_bytes, pin_fault
@@ -101,7 +101,7 @@ class Weights(Config):
     format: Literal["gguf"]
     size_bytes: int = Field(ge=1)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    licence: str = Field(min_length=1)
+    license: str = Field(min_length=1, validation_alias=AliasChoices("license", "licence"))
     """SPDX expression."""
     card: str = Field(min_length=1)
     """Name of the model on the hub, where its card says what it is and what it was made from."""
@@ -172,7 +172,7 @@ class StoredModel:
 
     name: str
     card: str
-    licence: str
+    license: str
     size_bytes: int
     path: Path
     state: State
@@ -229,7 +229,7 @@ def list_models(paths: Paths, environment: Mapping[str, str]) -> list[StoredMode
         folder = safetensors_path(name, paths, environment)
         converted = folder if folder.is_dir() else None
         models.append(
-            StoredModel(name, weights.card, weights.licence, weights.size_bytes, path, _state(path, weights), converted)
+            StoredModel(name, weights.card, weights.license, weights.size_bytes, path, _state(path, weights), converted)
         )
     return models
 

@@ -39,11 +39,11 @@ def entries(paths: Paths, environment: Mapping[str, str]) -> list[dict[str, Any]
                 "name": name,
                 "is_used": name in catalog.used,
                 "reader": dataset.reader,
-                "home": dataset.home,
+                "url": dataset.url,
                 "is_mirrored": is_from_mirror,
                 "version": dataset.version,
                 "is_followed": dataset.follow,
-                "licence": dataset.license,
+                "license": dataset.license,
                 "access": access if dataset.terms and not is_from_mirror else "open",
                 "size_bytes": _sum_pinned_bytes(dataset),
                 "stored": stored,
@@ -55,21 +55,21 @@ def entries(paths: Paths, environment: Mapping[str, str]) -> list[dict[str, Any]
 
 def listing_table(datasets: Sequence[Mapping[str, Any]]) -> Table:
     """Return one row per dataset, of at most 120 characters; `--json` has the rest."""
-    columns = ["dataset", "in use", "home", "version", "licence", "access", "size", "rows", "edits", "left out"]
+    columns = ["dataset", "in use", "source", "version", "license", "access", "size", "rows", "edits", "left out"]
     return "Datasets", columns, [_listing_row(dataset) for dataset in datasets]
 
 
 def _listing_row(dataset: Mapping[str, Any]) -> tuple[str, ...]:
     stored = dataset["stored"] or dict.fromkeys(("rows", "edits", "dropped"))
     size = stored.get("size_bytes", dataset["size_bytes"])
-    home = (dataset["home"] or "unknown").removeprefix("hf://datasets/")
+    source = (dataset["url"] or "unknown").removeprefix("hf://datasets/")
     counts = (stored["rows"], stored["edits"], stored["dropped"])
     return (
         dataset["name"],
         "yes" if dataset["is_used"] else "no",
-        "(mirrored)" if dataset["is_mirrored"] else _clip(home, 22),
+        "(mirrored)" if dataset["is_mirrored"] else _clip(source, 22),
         "newest" if dataset["is_followed"] else _clip(short_version(dataset["version"]), _SHORT),
-        _clip(dataset["licence"], 12),
+        _clip(dataset["license"], 12),
         dataset["access"].removeprefix("token "),
         "damaged" if dataset["fault"] else "" if size is None else decimal(size),
         *("" if count is None else f"{count:,}" for count in counts),

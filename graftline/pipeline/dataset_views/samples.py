@@ -20,7 +20,8 @@ from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, sources_named
 
 ALL_REASONS = "all"
-_COLUMNS = ("id", "dataset", "licence", "origin", "instruction", "pre", "post")
+_COLUMNS = ("id", "dataset", "license", "licence", "origin", "instruction", "pre", "post")
+"""Those that a file has: version 0.1.0 spelled `license` in the other way."""
 
 Row = dict[str, Any]
 
@@ -108,7 +109,8 @@ def _draw(files: Sequence[_RowsOfFile], number: int, seed: int) -> list[Row]:
 
 def _edit_rows(path: Path, language: str, split: str, names: Sequence[str]) -> _RowsOfFile:
     def show(row: Row) -> Row:
-        return {"id": row["id"], "dataset": row["dataset"], "language": language, "split": split, **row}
+        shown = {"license" if name == "licence" else name: value for name, value in row.items()}
+        return {"id": row["id"], "dataset": row["dataset"], "language": language, "split": split, **shown}
 
     return _RowsOfFile(path, np.isin(_column(path, "dataset"), names), _COLUMNS, show)
 

@@ -1,4 +1,4 @@
-"""How many edits there are of each dataset, how long, under which licences, and why rows were left out.
+"""How many edits there are of each dataset, how long, under which licenses, and why rows were left out.
 
 Read from records and Parquet files. The reports below `reports/` are not here: dbt makes them.
 """
@@ -32,7 +32,7 @@ def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[dict[str
     """Return the statistics of the datasets called `names`, or of those in use that are normalized.
 
     `dropped` counts rows and parts of rows, `duplicates` edits that were left out when all datasets were divided, and
-    `licences` edits and labels, each the most frequent first; `cells` the edits of each language and split.
+    `licenses` edits and labels, each the most frequent first; `cells` the edits of each language and split.
     """
     present = find_normalized(paths, catalog, names)
     splits, divided = _read_splits(paths, catalog), _count_left_out(paths)
@@ -40,9 +40,9 @@ def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[dict[str
 
 
 def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Return what became of the rows, how long the edits are, the licences, and why rows were left out."""
+    """Return what became of the rows, how long the edits are, the licenses, and why rows were left out."""
     became, cells = [], []
-    licences, reasons = [], []
+    licenses, reasons = [], []
     for dataset in datasets:
         name, left_out = dataset["name"], (sum(dataset["dropped"].values()), sum(dataset["duplicates"].values()))
         counts = (dataset["rows_in"], dataset["edits"], dataset["labels"], *left_out)
@@ -51,14 +51,14 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
         for cell in dataset["cells"]:
             lengths = [f"{cell[side][measure]:,}" for side in _SIDES for measure in _MEASURES]
             cells.append((name, cell["language"], cell["split"], f"{cell['edits']:,}", *lengths))
-        licences += _shares(name, dataset["licences"])
+        licenses += _shares(name, dataset["licenses"])
         reasons += _shares(name, {**dataset["dropped"], **dataset["duplicates"]})
     columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
     sides = [f"{side} {measure}" for side in _SIDES for measure in _MEASURES]
     return [
         ("Datasets", ["dataset", "version", *columns], became),
         ("Edits, and their tokens", ["dataset", "language", "split", "edits", *sides], cells),
-        ("Licences of edits and labels", ["dataset", "licence", "number", "share"], licences),
+        ("Licenses of edits and labels", ["dataset", "license", "number", "share"], licenses),
         ("Left out", ["dataset", "reason", "number", "share"], reasons),
     ]
 
@@ -84,7 +84,7 @@ def _stats(
         "rows_in": counts.get("rows_in", 0),
         "edits": counts.get("rows", 0),
         "labels": counts.get("labels", 0),
-        "licences": dict(Counter(record.licences).most_common()),
+        "licenses": dict(Counter(record.licenses).most_common()),
         "dropped": dict(rejected.most_common()),
         "duplicates": dict(divided.get(name, Counter()).most_common()),
         "cells": _cells(parts, name),

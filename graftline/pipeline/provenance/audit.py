@@ -54,7 +54,7 @@ class Audit:
 
 
 def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> Audit:
-    """Return the faults of the configuration, of the homes of the datasets, and of every artifact below `paths`.
+    """Return the faults of the configuration, of the sources of the datasets, and of every artifact below `paths`.
 
     `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artifacts out: what is wrong with them, a run repairs.
     """
@@ -93,7 +93,7 @@ def _check_samples(paths: Paths) -> None:
     hub = local_hub(paths.root)
     with TemporaryDirectory() as nowhere:
         for name, dataset in load_settings(paths).catalog.used.items():
-            for file in hub.files(name, dataset) if dataset.home and not is_mirrored(dataset) else ():
+            for file in hub.files(name, dataset) if dataset.url and not is_mirrored(dataset) else ():
                 hub.fetch(name, dataset, file, Path(nowhere) / digest([name, file.path]), lambda done, total: None)
 
 

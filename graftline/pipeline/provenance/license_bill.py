@@ -1,7 +1,7 @@
-"""The bill of materials of an adapter by licence: whose code its rows stand on, on what terms, and what those ask for.
+"""The bill of materials of an adapter by license: whose code its rows stand on, on what terms, and what those ask for.
 
 Covered: what is recorded or configured of rows, datasets, the base model and teachers. Not covered: whether an adapter is a
-derived work of what it was trained on, which nobody here can say. A licence that is not known is told as such, never left
+derived work of what it was trained on, which nobody here can say. A license that is not known is told as such, never left
 out. Not here: the document for other programs (`pipeline.provenance.license_document`).
 """
 
@@ -25,8 +25,8 @@ ASKS: Mapping[str, Asks] = {
     **dict.fromkeys(("CC-BY-SA-4.0", "EPL-2.0", "EUPL-1.2", "MPL-2.0"), "share alike"),
     **dict.fromkeys((f"{name}-{which}" for name in ("AGPL-3.0", "GPL-2.0", "GPL-3.0", "LGPL-2.1", "LGPL-3.0") for which in ("only", "or-later")), "share alike"),
 }  # fmt: skip
-"""What a licence asks of who hands on a part of a work, in a word: to keep copyright notice and text (`notice`), to say as
-well what was changed, and to keep a NOTICE file where there is one (`notice and changes`), to hand on by the same licence
+"""What a license asks of who hands on a part of a work, in a word: to keep copyright notice and text (`notice`), to say as
+well what was changed, and to keep a NOTICE file where there is one (`notice and changes`), to hand on by the same license
 (`share alike`)."""
 _NOTICES = ("notice", "notice and changes", "share alike")
 
@@ -37,7 +37,7 @@ class Package:
 
     name: str
     """As the edits call it, `pypi:attrs` or `owner/name`."""
-    licence: str
+    license: str
     rows: int
     datasets: tuple[str, ...]
     places: tuple[str, ...]
@@ -45,20 +45,20 @@ class Package:
 
     @property
     def asks(self) -> Asks:
-        """Return what its licence asks for."""
-        return ASKS.get(self.licence, "unknown")
+        """Return what its license asks for."""
+        return ASKS.get(self.license, "unknown")
 
     @property
     def notice(self) -> str:
         """Return the line that a NOTICE of the adapter needs of it; empty where none is asked for."""
         if self.asks not in _NOTICES:
             return ""
-        also = " its NOTICE file if it has one," if self.licence == "Apache-2.0" else ""
+        also = " its NOTICE file if it has one," if self.license == "Apache-2.0" else ""
         place = self.places[0] if self.places else "release unknown"
         more = f" and {len(self.places) - 1} more" if len(self.places) > 1 else ""
         return (
-            f"{self.name} ({place}{more}): {self.licence}; copyright of its authors, whose notice,{also} and the text of the"
-            " licence are there"
+            f"{self.name} ({place}{more}): {self.license}; copyright of its authors, whose notice,{also} and the text of the"
+            " license are there"
         )
 
 
@@ -68,7 +68,7 @@ class Part:
 
     kind: Literal["dataset", "base model", "teacher"]
     name: str
-    licence: str
+    license: str
     detail: str
     """Version or digest, and where it is from."""
     rows: int = 0
@@ -84,42 +84,42 @@ class LicenseBill:
     written_at: str
     rows: int
     packages: Sequence[Package]
-    """By licence, those with the most rows first."""
+    """By license, those with the most rows first."""
     parts: Sequence[Part]
 
-    def by_licence(self) -> list[dict[str, Any]]:
-        """Return for each licence: what it asks for, rows, packages, datasets."""
-        licences = dict.fromkeys(package.licence for package in self.packages)
+    def by_license(self) -> list[dict[str, Any]]:
+        """Return for each license: what it asks for, rows, packages, datasets."""
+        licenses = dict.fromkeys(package.license for package in self.packages)
         return [
             {
-                "licence": licence,
-                "asks": ASKS.get(licence, "unknown"),
-                "rows": sum(package.rows for package in self.packages if package.licence == licence),
-                "packages": sum(package.licence == licence for package in self.packages),
+                "license": license,
+                "asks": ASKS.get(license, "unknown"),
+                "rows": sum(package.rows for package in self.packages if package.license == license),
+                "packages": sum(package.license == license for package in self.packages),
                 "datasets": sorted(
-                    {name for package in self.packages if package.licence == licence for name in package.datasets}
+                    {name for package in self.packages if package.license == license for name in package.datasets}
                 ),
             }
-            for licence in licences
+            for license in licenses
         ]
 
     @property
     def unknown(self) -> list[str]:
-        """Return what has no licence that is known, one sentence each."""
+        """Return what has no license that is known, one sentence each."""
         packages = [
-            f"{package.name}: {package.licence}, {package.rows} rows; find out its licence, or leave its rows out"
+            f"{package.name}: {package.license}, {package.rows} rows; find out its license, or leave its rows out"
             for package in self.packages
             if package.asks == "unknown"
         ]
-        parts = [part for part in self.parts if part.licence in ("", NO_LICENSE)]
-        return packages + [f"{part.kind} {part.name}: licence unknown; find out on what terms it is" for part in parts]
+        parts = [part for part in self.parts if part.license in ("", NO_LICENSE)]
+        return packages + [f"{part.kind} {part.name}: license unknown; find out on what terms it is" for part in parts]
 
     def notices(self) -> list[str]:
         """Return the lines that a NOTICE of the adapter needs."""
         models = [
-            f"{part.name} ({part.detail}): {part.licence}"
+            f"{part.name} ({part.detail}): {part.license}"
             for part in self.parts
-            if part.kind == "base model" and part.licence not in ("", NO_LICENSE)
+            if part.kind == "base model" and part.license not in ("", NO_LICENSE)
         ]
         return models + [package.notice for package in self.packages if package.notice]
 
@@ -129,7 +129,7 @@ class LicenseBill:
             "adapter": self.adapter,
             "identity": self.identity,
             "rows": self.rows,
-            "licences": self.by_licence(),
+            "licenses": self.by_license(),
             "packages": [{**asdict(package), "asks": package.asks} for package in self.packages],
             "parts": [asdict(part) for part in self.parts],
             "unknown": self.unknown,
@@ -152,18 +152,18 @@ def _packages(rows: Iterable[TrainingRow]) -> list[Package]:
     datasets: dict[tuple[str, str], set[str]] = {}
     places: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        key = row.licence, row.group or "unknown package"
+        key = row.license, row.group or "unknown package"
         counts[key] += 1
         datasets.setdefault(key, set()).add(row.dataset or "unknown dataset")
         if row.origin:
             places.setdefault(key, {})[_release(row)] = None
     totals = Counter[str]()
-    for (licence, _), count in counts.items():
-        totals[licence] += count
+    for (license, _), count in counts.items():
+        totals[license] += count
     order = sorted(counts, key=lambda key: (-totals[key[0]], key[0], -counts[key], key[1]))
     return [
-        Package(group, licence, counts[licence, group], tuple(sorted(datasets[licence, group])), tuple(places.get((licence, group), ())))
-        for licence, group in order
+        Package(group, license, counts[license, group], tuple(sorted(datasets[license, group])), tuple(places.get((license, group), ())))
+        for license, group in order
     ]  # fmt: skip
 
 
@@ -175,16 +175,16 @@ def _release(row: TrainingRow) -> str:
 
 
 def _part(node: ProvenanceNode, rows: Mapping[str, int]) -> Part | None:
-    licence = str(node.facts.get("licence", NO_LICENSE))
+    license = str(node.facts.get("license", NO_LICENSE))
     if node.kind == "raw":
         # an evaluation has no rows: edits were only kept away from it
         count = rows.get(node.name, 0)
-        home = node.facts.get("home") or "no home is known"
-        return Part("dataset", node.name, licence, f"{node.facts.get('version', '')}, {home}", count) if count else None
+        url = node.facts.get("url") or "no source is known"
+        return Part("dataset", node.name, license, f"{node.facts.get('version', '')}, {url}", count) if count else None
     if node.kind == "base_model":
         digest = str(node.facts.get("digest", ""))
         detail = f"{node.facts.get('card', node.name)}, sha256 {digest}" if digest else str(node.facts.get("why", ""))
-        return Part("base model", node.name, licence, detail)
+        return Part("base model", node.name, license, detail)
     return None
 
 
@@ -194,5 +194,5 @@ def _teacher(paths: Paths, name: str, rows: int) -> Part:
         return Part("teacher", name, "Apache-2.0", "rules of Graftline, without a language model", rows)
     for model, weights in load_models(paths).models.items():
         if model in name or weights.card.rpartition("/")[2].lower() in name.lower():
-            return Part("teacher", name, weights.licence, f"{weights.card}, sha256 {weights.sha256}", rows)
+            return Part("teacher", name, weights.license, f"{weights.card}, sha256 {weights.sha256}", rows)
     return Part("teacher", name, NO_LICENSE, "a served language model that is not in configs/models.yaml", rows)

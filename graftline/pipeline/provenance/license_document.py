@@ -1,7 +1,7 @@
-"""The licence bill as a CycloneDX 1.6 document, an ML-BOM that other programs read: the door to cyclonedx.
+"""The license bill as a CycloneDX 1.6 document, an ML-BOM that other programs read: the door to cyclonedx.
 
 The adapter is what the document is about; its base model, the datasets, and the packages that rows were made of are its
-components, each with its licence, the packages with their notice as well. Equal bills give equal documents.
+components, each with its license, the packages with their notice as well. Equal bills give equal documents.
 """
 
 import json
@@ -62,7 +62,7 @@ def _part(part: Part) -> Component:
         type=_TYPES[part.kind],
         bom_ref=f"{part.kind.replace(' ', '-')}/{part.name}",
         description=part.detail or None,
-        licenses=_licences(part.licence),
+        licenses=_licenses(part.license),
         properties=[_property("kind", part.kind), _property("rows", part.rows)],
     )
 
@@ -72,9 +72,9 @@ def _package(package: Package) -> Component:
     return Component(
         name=package.name,
         type=ComponentType.LIBRARY,
-        bom_ref=f"package/{package.licence}/{package.name}",
+        bom_ref=f"package/{package.license}/{package.name}",
         purl=_purl(package.name),
-        licenses=_licences(package.licence),
+        licenses=_licenses(package.license),
         properties=[
             _property("rows", package.rows),
             *properties,
@@ -83,9 +83,9 @@ def _package(package: Package) -> Component:
     )
 
 
-def _licences(licence: str) -> Sequence[License]:
-    # no licence that is known is said by none at all
-    return [] if licence in ("", NO_LICENSE) else [LicenseFactory().make_from_string(licence)]
+def _licenses(license: str) -> Sequence[License]:
+    # no license that is known is said by none at all
+    return [] if license in ("", NO_LICENSE) else [LicenseFactory().make_from_string(license)]
 
 
 def _purl(group: str) -> PackageURL | None:

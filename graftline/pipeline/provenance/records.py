@@ -47,7 +47,7 @@ class Input:
 
 
 def inputs_of(paths: Paths, record: ArtifactRecord) -> list[Input]:
-    """Return the inputs of `record` that are artifacts; the home of a dataset is told by the record itself."""
+    """Return the inputs of `record` that are artifacts; the source of a dataset is told by the record itself."""
     if record.kind == "adapter":
         return files_of_run(paths, record.config["config"], record.inputs)
     return [input_ for name, identity in record.inputs.items() for input_ in _input(paths, record, name, identity)]
@@ -97,15 +97,15 @@ _NAMED_BY_RUN = ("start_from", "teacher_model", "teacher_path", "teacher_fleet")
 
 
 def facts_of(record: ArtifactRecord) -> dict[str, Any]:
-    """Return what a person wants to know of an artifact: counts, licences, versions, and whether its code is ours."""
+    """Return what a person wants to know of an artifact: counts, licenses, versions, and whether its code is ours."""
     facts: dict[str, Any] = {"rows": record.counts.get("rows", record.counts.get("trained_tokens", 0))}
     if isinstance(record, DatasetRecord):
-        facts |= {"source": record.source, "version": record.version, "licence": record.license}
+        facts |= {"source": record.source, "version": record.version, "license": record.license}
         facts["sha256"] = record.sha256
     if isinstance(record, NormalizedRecord):
-        facts |= {"licences": dict(record.licences), "tokenizer": record.tokenizer}
-    if "home" in record.config:
-        facts["home"] = record.config["home"]
+        facts |= {"licenses": dict(record.licenses), "tokenizer": record.tokenizer}
+    if record.kind == "raw" and "url" in record.config:
+        facts["url"] = record.config["url"]
     facts |= {key: record.config[key] for key in _TEACHING if key in record.config}
     facts |= {key: record.counts[key] for key in _COUNTED if key in record.counts}
     if left_out := {name: count for name, count in record.counts.items() if name.startswith(_LEFT_OUT)}:
@@ -139,8 +139,8 @@ def model_facts(paths: Paths, name: str) -> dict[str, Any]:
     """Return what is known of the weights of a language model."""
     weights = load_models(paths).models.get(name)
     if weights is None:
-        return {"licence": NO_LICENSE, "why": "it is not in configs/models.yaml"}
-    return {"digest": weights.sha256, "licence": weights.licence, "card": weights.card, "file": weights.file}
+        return {"license": NO_LICENSE, "why": "it is not in configs/models.yaml"}
+    return {"digest": weights.sha256, "license": weights.license, "card": weights.card, "file": weights.file}
 
 
 def prompt_facts(paths: Paths, record: ArtifactRecord) -> tuple[str, dict[str, Any], str] | None:

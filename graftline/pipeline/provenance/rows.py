@@ -1,4 +1,4 @@
-"""The rows an adapter was trained on, each led back to the row of a dataset: file, line, package, licence, rule, reward.
+"""The rows an adapter was trained on, each led back to the row of a dataset: file, line, package, license, rule, reward.
 
 A row knows its task, and a synthetic task the edit whose text it took. Groups are read from the splits, actions and rewards
 from the attempts, lines from the raw files, which are read again by the reader of their dataset. What cannot be found any
@@ -49,7 +49,7 @@ class TrainingRow:
     dataset: str
     """Of that edit."""
     language: str
-    licence: str
+    license: str
     origin: str
     template: str = ""
     """Of a synthetic task."""
@@ -87,7 +87,7 @@ class Standing:
         return {"rows": self.rows, "unknown": self.unknown, "mean_reward": self.mean_reward, **counted}
 
 
-_COUNTED = ("dataset", "language", "licence", "group", "template", "rule", "teacher", "cause")
+_COUNTED = ("dataset", "language", "license", "group", "template", "rule", "teacher", "cause")
 
 
 def standing(rows: Sequence[TrainingRow]) -> Standing:
@@ -141,7 +141,7 @@ def _row(file: str, line: int, content: Mapping[str, Any], attempts: Mapping[tup
     teacher, number, step = str(content.get("teacher", "")), int(content.get("attempt", 0)), int(content.get("step", 0))
     row = TrainingRow(
         file, line, task_id, edit_id, edit_id.partition(":")[0], str(content.get("language", "")),
-        str(content.get("licence") or NO_LICENSE), origin, template, teacher, number, step,
+        str(content.get("license") or content.get("licence") or NO_LICENSE), origin, template, teacher, number, step,
     )  # fmt: skip
     trajectory = attempts.get((task_id, teacher, number))
     if trajectory is None:

@@ -1,7 +1,7 @@
 """Everything an adapter came from, by walking records: adapter, run, training data, attempts, tasks, splits, datasets.
 
 Every record on the way is read, and the files it names are read again: what is no longer what was used is told, and the
-walk goes on behind it. Not here: the single rows (`pipeline.provenance.rows`), their licences
+walk goes on behind it. Not here: the single rows (`pipeline.provenance.rows`), their licenses
 (`pipeline.provenance.license_bill`), and what is shown (`cli.pipeline`).
 """
 

@@ -39,7 +39,7 @@ def normalized(lineage: Lineage, name: str) -> Built:
         "decontamination": lineage.catalog.decontamination.model_dump(mode="json"),
         "evaluation_files": {lineage.paths.relative(path): sha256_file(path) for path in _evaluation_files(lineage)},
         "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
-        **dataset.model_dump(mode="json", include={"licences", "columns"}),
+        **dataset.model_dump(mode="json", include={"licenses", "columns"}),
     }
     records = _evaluation_records(lineage)
     if not records and not config["evaluation_files"]:
@@ -65,7 +65,7 @@ def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecor
         path = lineage.paths.relative(lineage.paths.raw(name) / file)
         logger.warning("%s: line %d: %s: %s", path, line, reason, detail)
     contract: dict[str, Any] = raw.contract() if isinstance(raw, DatasetRecord) else {}
-    return Contents(done.counts, {**contract, "licences": done.licences, "tokenizer": cleaning.tokenizer})
+    return Contents(done.counts, {**contract, "licenses": done.licenses, "tokenizer": cleaning.tokenizer})
 
 
 def _warn_of_no_evaluation(lineage: Lineage) -> None:

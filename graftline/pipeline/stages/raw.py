@@ -21,9 +21,9 @@ def raw(lineage: Lineage, name: str) -> Built:
     dataset = lineage.dataset(name)
     revision = lineage.ports.dataset_hub.revision(name, dataset)
     config = dataset.model_dump(
-        mode="json", include={"home", "version", "license", "files", "follow", "keep", "packages"}
+        mode="json", include={"url", "version", "license", "files", "follow", "keep", "packages"}
     )
-    request = request_of("raw", name, {"home": revision}, config, stage_code("raw", dataset.reader))
+    request = request_of("raw", name, {"source": revision}, config, stage_code("raw", dataset.reader))
     folder = lineage.paths.raw(name)
     # what reads the files fetches them; to say that they are unchanged takes their record alone
     return lineage.build(folder, request, lambda partial: _fetch(lineage, name, dataset, revision, partial), False)
@@ -51,7 +51,7 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
             counts.update(of_file)
         else:
             if old is not None and not target.exists() and file.path in old.files:
-                # the home holds what it held: only the code changed
+                # the source holds what it held: only the code changed
                 with suppress(OSError):  # where there are no links, it is fetched
                     os.link(lineage.paths.raw(name) / file.path, target)
             fetched_file = hub.fetch(name, dataset, file, target, advance)
@@ -79,7 +79,7 @@ def _still_good(lineage: Lineage, name: str, revision: str) -> ArtifactRecord | 
         record = lineage.read_input(lineage.paths.raw(name), "raw")
     except RecordError:
         return None
-    return record if record.inputs.get("home") == revision else None
+    return record if record.inputs.get("source") == revision else None
 
 
 def raw_record(lineage: Lineage, name: str) -> DatasetRecord:

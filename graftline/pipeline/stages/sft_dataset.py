@@ -70,8 +70,8 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         write_rows(folder / TRAIN, train)
         write_rows(folder / HELD_OUT, held_out)
         write_rows(folder / TASKS, [task.model_dump(mode="json") for task in tasks])
-        licences = Counter(str(row.get("licence", "")) for row in train)
-        counts = {f"licence.{licence}": count for licence, count in sorted(licences.items()) if licence}
+        licenses = Counter(str(row.get("license", "")) for row in train)
+        counts = {f"license.{license}": count for license, count in sorted(licenses.items()) if license}
         return Contents({"rows": len(train), "held_out": len(held_out), "tasks": len(tasks), **counts})
 
     return lineage.build(lineage.paths.training_set(name), request, make)

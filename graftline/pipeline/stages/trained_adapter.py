@@ -81,7 +81,7 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         (partial / EVALUATION).write_text(json.dumps(scores, indent=2) + "\n", "utf-8")
         weights = find_served_weights(port, config, lineage.paths)
         model_card = card(
-            run, read_steps(partial / STEPS), weights, name, _licences(dataset), plain_table(scores), source.prompt
+            run, read_steps(partial / STEPS), weights, name, _licenses(dataset), plain_table(scores), source.prompt
         )
         (partial / CARD).write_text(model_card, "utf-8")
         return Contents(_counts(run, scores), facts=run.computed_with)
@@ -184,5 +184,5 @@ def _counts(run: TrainingRun, scores: Sequence[Mapping[str, Any]]) -> dict[str, 
     }
 
 
-def _licences(dataset: ArtifactRecord) -> Mapping[str, int]:
-    return {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("licence.")}
+def _licenses(dataset: ArtifactRecord) -> Mapping[str, int]:
+    return {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("license.")}

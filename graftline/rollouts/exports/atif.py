@@ -25,7 +25,7 @@ def atif(trajectory: Trajectory) -> dict[str, Any]:
         agent["model_name"] = generations[0].model
     before = trajectory.steps[0].prompt.text if trajectory.steps else ""
     question = {"step_id": 1, "source": "user", "message": f"{trajectory.instruction}\n\n{before}".strip()}
-    names = ("task_id", "task_digest", "attempt", "language", "licence", "origin")
+    names = ("task_id", "task_digest", "attempt", "language", "license", "origin")
     return {
         "schema_version": SCHEMA_VERSION,
         "session_id": trajectory.key,

@@ -173,5 +173,5 @@ def _wrong_answers(
 
 
 def _origin(trajectory: Trajectory) -> Row:
-    names = ("task_id", "dataset", "language", "licence", "origin", "teacher", "attempt")
+    names = ("task_id", "dataset", "language", "license", "origin", "teacher", "attempt")
     return {name: getattr(trajectory, name) for name in names}

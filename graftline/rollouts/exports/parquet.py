@@ -61,7 +61,7 @@ TRAJECTORIES: Mapping[str, Column] = {
     **_columns(
         ("text", "task_id dataset language split teacher"),
         ("whole", "attempt"),
-        ("text", "instruction licence origin_group origin task_digest made_by"),
+        ("text", "instruction license origin_group origin task_digest made_by"),
         ("whole", "steps verified_steps"),
         ("text", "ending failure"),
     ),
@@ -90,7 +90,7 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
         {
             **_attempt(trajectory, split),
             "instruction": trajectory.instruction,
-            "licence": trajectory.licence,
+            "license": trajectory.license,
             "origin_group": trajectory.group,
             "origin": trajectory.origin,
             "task_digest": trajectory.task_digest,

@@ -50,7 +50,7 @@ def test_programs_parse_but_for_one_in_a_hundred(rows: list[dict[str, Any]]) -> 
 def test_texts_have_the_traps_of_the_dataset(rows: list[dict[str, Any]]) -> None:
     traps = {
         "new file": sum(not found["old_contents"] for found in rows),
-        "other licence": sum(found["license"] in ("agpl-3.0", "lgpl-2.1", "unknown", "mpl-2.0") for found in rows),
+        "other license": sum(found["license"] in ("agpl-3.0", "lgpl-2.1", "unknown", "mpl-2.0") for found in rows),
         "address": sum("@example.org" in found["message"] for found in rows),
         "trailer": sum("Signed-off-by:" in found["message"] for found in rows),
         "fork": sum("," in found["repos"] for found in rows),

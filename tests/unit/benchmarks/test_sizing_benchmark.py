@@ -69,7 +69,7 @@ def test_rows_of_agentpack_are_commits_as_patches_of_which_a_fifth_is_of_one_fil
     from graftline.datasets.readers.agentpack import SOURCE
 
     dataset = Dataset.model_validate(
-        {"reader": "agentpack", "home": "home", "version": "1", "license": "MIT", "files": ({"path": "*.jsonl"},)}
+        {"reader": "agentpack", "url": "source", "version": "1", "license": "MIT", "files": ({"path": "*.jsonl"},)}
     )
     rows = [agent_row(number) for number in range(300)]
     assert rows[7] == agent_row(7)

@@ -13,7 +13,7 @@ from graftline.cli.main import main
 NAMES = ["exam", "far", "gated", "pairs", "twins"]
 
 PAIR: Mapping[str, Any] = {
-    "id": "release:0", "source": "pypi:demo 1.0->2.0", "licence": "MIT", "language": "python", "pre": "", "post": "",
+    "id": "release:0", "source": "pypi:demo 1.0->2.0", "license": "MIT", "language": "python", "pre": "", "post": "",
     "registry": "pypi", "pkg": "demo", "old": "1.0", "new": "2.0", "path": "demo.py", "qual": "first",
 }  # fmt: skip
 
@@ -25,9 +25,9 @@ def row(name: str, pre: str, post: str, **other: Any) -> dict[str, Any]:
 
 PAIRS = [
     row("a", "old(1)\n", "new(1)\n"),
-    row("b", "x = [1, 2, 3]\nold(x, 1)\n", "x = [1, 2, 3]\nnew(x, 1)\n", licence="Apache-2.0"),
+    row("b", "x = [1, 2, 3]\nold(x, 1)\n", "x = [1, 2, 3]\nnew(x, 1)\n", license="Apache-2.0"),
     row("c", "int f(int a) {\n  return a + b;\n}\n", "int f(int a) {\n  return a - b;\n}\n", language="java"),
-    row("d", "f(1)\n", "f(2)\n", licence="GPL-3.0-only"),
+    row("d", "f(1)\n", "f(2)\n", license="GPL-3.0-only"),
     row("e", "f(3)\n", "f(4\n"),
 ]
 TWINS = [row("f", "send(1)\n", "post(1)\n"), row("g", "old(1)\n", "new(1)\n")]
@@ -61,14 +61,14 @@ class Shop:
         local = {"reader": "release_pairs", "version": "1", "license": "MIT", "files": [{"path": "rows.jsonl"}]}
         hub = "hf://datasets/owner"
         datasets = {
-            "pairs": {**local, "home": "data/samples/pairs"},
-            "twins": {**local, "home": "data/samples/twins", "files": [self.twins]},
-            "far": {**local, "home": f"{hub}/far", "version": "a" * 40, **far},
+            "pairs": {**local, "url": "data/samples/pairs"},
+            "twins": {**local, "url": "data/samples/twins", "files": [self.twins]},
+            "far": {**local, "url": f"{hub}/far", "version": "a" * 40, **far},
             "gated": {
-                **local, "home": f"{hub}/gated", "reader": "agentpack", "version": "main", "follow": True,
+                **local, "url": f"{hub}/gated", "reader": "agentpack", "version": "main", "follow": True,
                 "terms": "https://example.invalid/terms", "license": "NOASSERTION",
             },
-            "exam": {**local, "home": "data/samples/exam", "reader": "evaluation", "license": "Apache-2.0"},
+            "exam": {**local, "url": "data/samples/exam", "reader": "evaluation", "license": "Apache-2.0"},
         }  # fmt: skip
         tree = {"languages": ["java", "python"], "use": ["pairs", "twins"], "datasets": datasets}
         (self.root / "configs" / "datasets.yaml").write_text(json.dumps(tree), "utf-8")

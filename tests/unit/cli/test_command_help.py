@@ -46,7 +46,7 @@ def walk(group: click.Group, name: str = "") -> dict[str, click.Command]:
 
 EVERYTHING = walk(main)
 LEAVES = {name: command for name, command in EVERYTHING.items() if not isinstance(command, click.Group)}
-COMMANDS = sorted([*NAMES, "check", "doctor", "licences", "lineage", "run", "summary", "wiring"])
+COMMANDS = sorted([*NAMES, "check", "doctor", "licenses", "lineage", "run", "summary", "wiring"])
 
 
 @pytest.fixture(autouse=True)

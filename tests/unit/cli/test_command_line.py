@@ -19,7 +19,7 @@ from graftline.training.open import LocalBackendConfig
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
 WARM = {"kind": "warm", "limits": DEFAULT_LIMITS, "workers": 1, "required_level": "compute"}
 HOMES: dict[str, Any] = {
-    "kind": "homes",
+    "kind": "sources",
     "huggingface": None,
     "mirror_must_match_pins": False,
     "patience": RetryPolicy().model_dump(mode="json"),

@@ -28,23 +28,23 @@ def became(output: Any) -> dict[str, str]:
 def test_the_list_says_of_every_dataset_where_it_lives_and_on_what_terms(shop: Shop) -> None:
     datasets = {entry.pop("name"): entry for entry in shop.json("list")["datasets"]}
 
-    local = {"reader": "release_pairs", "version": "1", "licence": "MIT", "access": "open", "size_bytes": None}
+    local = {"reader": "release_pairs", "version": "1", "license": "MIT", "access": "open", "size_bytes": None}
     nothing = {"is_mirrored": False, "is_followed": False, "stored": None, "fault": ""}
     hub = "hf://datasets/owner"
     assert datasets == {
-        "pairs": {**local, **nothing, "is_used": True, "home": "data/samples/pairs"},
+        "pairs": {**local, **nothing, "is_used": True, "url": "data/samples/pairs"},
         "twins": {
-            **local, **nothing, "is_used": True, "home": "data/samples/twins",
+            **local, **nothing, "is_used": True, "url": "data/samples/twins",
             "size_bytes": sum(len(json.dumps(entry)) + 1 for entry in TWINS),
         },
-        "far": {**local, **nothing, "is_used": False, "home": f"{hub}/far", "version": "a" * 40},
+        "far": {**local, **nothing, "is_used": False, "url": f"{hub}/far", "version": "a" * 40},
         "gated": {
-            **local, **nothing, "is_used": False, "home": f"{hub}/gated", "reader": "agentpack", "version": "main",
-            "is_followed": True, "licence": "NOASSERTION", "access": "token missing",
+            **local, **nothing, "is_used": False, "url": f"{hub}/gated", "reader": "agentpack", "version": "main",
+            "is_followed": True, "license": "NOASSERTION", "access": "token missing",
         },
         "exam": {
-            **local, **nothing, "is_used": False, "home": "data/samples/exam", "reader": "evaluation",
-            "licence": "Apache-2.0",
+            **local, **nothing, "is_used": False, "url": "data/samples/exam", "reader": "evaluation",
+            "license": "Apache-2.0",
         },
     }  # fmt: skip
 
@@ -54,7 +54,7 @@ def test_the_list_says_what_is_stored_of_a_dataset(built_shop: Shop) -> None:
 
     size_bytes = sum(len(json.dumps(entry)) + 1 for entry in PAIRS)
     assert datasets["pairs"].pop("downloaded_at")[:2] == "20"
-    # of five rows, one has a licence that is not allowed, and one cannot be parsed
+    # of five rows, one has a license that is not allowed, and one cannot be parsed
     assert datasets["pairs"] == {
         **{"version": "1", "rows": 5, "files": 1, "size_bytes": size_bytes, "edits": 3, "labels": 0, "dropped": 2}
     }
@@ -94,7 +94,7 @@ def test_the_list_is_a_table_for_people(built_shop: Shop) -> None:
     code, out, err = built_shop.shown("list")
 
     lines = [line.split() for line in out.splitlines()]
-    assert (code, err, lines[0], lines[2][:4]) == (0, "", ["Datasets"], ["dataset", "in", "use", "home"])
+    assert (code, err, lines[0], lines[2][:4]) == (0, "", ["Datasets"], ["dataset", "in", "use", "source"])
     assert [line[:2] for line in lines[4:9]] == [
         *(["pairs", "yes"], ["twins", "yes"], ["far", "no"], ["gated", "no"], ["exam", "no"])
     ]
@@ -208,7 +208,7 @@ USAGE = [
     (["sample", "-n", "0"], "0 is not in the range x>=1"),
     (["sample", "-n", "many"], "'many' is not a valid integer range"),
     (["sample", "--seed", "x"], "'x' is not a valid integer"),
-    (["sample", "--drops", "licence", "--split", "dev"], "--drops goes with neither --language nor --split"),
+    (["sample", "--drops", "license", "--split", "dev"], "--drops goes with neither --language nor --split"),
     (["sample", "--drops", "all", "--language", "java"], "--drops goes with neither --language nor --split"),
     (["fetch", "--port", "teacher"], "--port 'teacher': expected PORT=IMPLEMENTATION or PORT.KEY=VALUE"),
     (["publish", "now"], "Got unexpected extra argument (now)"),

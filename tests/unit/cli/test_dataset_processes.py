@@ -56,7 +56,7 @@ def server() -> Iterator[HubServer]:
 
 def test_an_interrupted_fetch_is_one_line_and_goes_on_where_it_was(shop: Shop, server: HubServer) -> None:
     pin = {"path": "rows.jsonl", "size_bytes": len(ROWS), "sha256": hashlib.sha256(ROWS).hexdigest()}
-    shop.configure(home=f"{server.url}/far", files=[pin])
+    shop.configure(url=f"{server.url}/far", files=[pin])
     server.faults["/far/rows.jsonl"] = [Fault(pause_at=HALF)]
     process = started(shop, "fetch", "far")
     while not (parts := list(shop.raw.rglob(".rows.jsonl.partial"))) or parts[0].stat().st_size < HALF:

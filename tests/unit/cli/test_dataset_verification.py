@@ -77,7 +77,7 @@ FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
         [],
         [
             "{data}/raw/twins/source/rows.jsonl: sha256 is {twins}, but " + "0" * 64 + " is expected; restore the file"
-            " in its home, or pin the new version below configs/ if you mean to change it"
+            " at its source, or pin the new version below configs/ if you mean to change it"
         ],
     ),
     (

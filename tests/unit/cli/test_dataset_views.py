@@ -40,8 +40,8 @@ def test_stats_count_what_is_normalized_before_anything_is_divided(shop: Shop) -
                 "rows_in": 5,
                 "edits": 3,
                 "labels": 0,
-                "licences": {"MIT": 2, "Apache-2.0": 1},
-                "dropped": {"licence": 1, "unparsable": 1},
+                "licenses": {"MIT": 2, "Apache-2.0": 1},
+                "dropped": {"license": 1, "unparsable": 1},
                 "duplicates": {},
                 "cells": [
                     cell("java", "", 1, 9.0, 9, 9, 9),
@@ -139,12 +139,12 @@ def test_no_text_of_a_dataset_steers_the_terminal(shop: Shop) -> None:
 
 
 DROPS = [
-    ("licence", [("data/raw/pairs/source/rows.jsonl:4", "licence")]),
+    ("license", [("data/raw/pairs/source/rows.jsonl:4", "license")]),
     ("unparsable", [("data/raw/pairs/source/rows.jsonl:5", "unparsable")]),
     ("too_long", []),
     ("duplicate_code", [("twins:", "duplicate_code")]),
     ("all", [
-        ("data/raw/pairs/source/rows.jsonl:4", "licence"), ("data/raw/pairs/source/rows.jsonl:5", "unparsable"),
+        ("data/raw/pairs/source/rows.jsonl:4", "license"), ("data/raw/pairs/source/rows.jsonl:5", "unparsable"),
         ("twins:", "duplicate_code"),
     ]),
 ]  # fmt: skip
@@ -160,16 +160,16 @@ def test_drops_are_shown_with_file_and_line(built_shop: Shop, reason: str, expec
 
 
 def test_drops_are_a_table_for_people_and_none_is_a_sentence(built_shop: Shop) -> None:
-    code, out, err = built_shop.shown("sample", "--drops", "licence")
+    code, out, err = built_shop.shown("sample", "--drops", "license")
     assert (code, err) == (0, "")
     assert "data/raw/pairs/source/rows.jsonl:4" in out.split()
     assert built_shop.shown("sample", "--drops", "too_long") == (0, "There are no such drops.\n", "")
 
 
 def test_an_unknown_reason_is_answered_with_those_that_there_are(built_shop: Shop) -> None:
-    code, out, err = built_shop.shown("sample", "--drops", "license")
+    code, out, err = built_shop.shown("sample", "--drops", "licence")
 
-    assert (code, out, err.partition("; known: ")[0]) == (1, "", "error: reason 'license' is unknown")
+    assert (code, out, err.partition("; known: ")[0]) == (1, "", "error: reason 'licence' is unknown")
     assert err.rstrip().partition("; known: ")[2].split(", ")[:2] == ["all", "line_too_long"]
     assert err.rstrip().endswith("duplicate_code, near_duplicate")
 

@@ -59,7 +59,7 @@ def task(number: int) -> Task:
         before=f"old({number})\n",
         target=f"new({number})\n",
         gold_action=gold,
-        licence="MIT",
+        license="MIT",
         group="mine",
         origin="mine",
     )

@@ -1,4 +1,4 @@
-"""`graftline lineage` and `graftline licences` over a small root with an adapter."""
+"""`graftline lineage` and `graftline licenses` over a small root with an adapter."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def test_the_tree_has_everything_down_to_the_raw_files(graftline: Callable[..., 
     for words in (
         "trained_adapter seen", "sft_dataset seen", "teacher_trajectories python/train/induction", "run sl_basic-",
         "raw release_pairs",
-        "licences MIT 3", "licence MIT", "base_model memory", "prompt brief", "Rows by rule", "all as they were.",
+        "licenses MIT 3", "license MIT", "base_model memory", "prompt brief", "Rows by rule", "all as they were.",
     ):  # fmt: skip
         assert words in shown.output
 
@@ -73,18 +73,18 @@ def test_rows_are_listed_by_pages(graftline: Callable[..., Result]) -> None:
 
 
 def test_an_unknown_adapter_is_one_message(graftline: Callable[..., Result]) -> None:
-    for command in ("lineage", "licences"):
+    for command in ("lineage", "licenses"):
         refusal = graftline(command, "none")
         assert (refusal.exit_code, refusal.output.startswith("error: adapter 'none' is unknown: ")) == (1, True)
         assert refusal.output.count("\n") == 1
 
 
 def test_the_bill_is_shown_and_told_to_programs(graftline: Callable[..., Result]) -> None:
-    shown = graftline("licences", "seen")
+    shown = graftline("licenses", "seen")
     assert shown.exit_code == 0, shown.output
-    assert "base model memory: licence unknown; find out on what terms it is" in shown.output
-    bill = json.loads(graftline("licences", "seen", "--json").output)
-    assert [row["licence"] for row in bill["licences"]] == ["MIT"]
-    assert graftline("licences", "seen", "--notice").output.splitlines() == bill["notices"]
-    document = json.loads(graftline("licences", "seen", "--cyclonedx").output)
+    assert "base model memory: license unknown; find out on what terms it is" in shown.output
+    bill = json.loads(graftline("licenses", "seen", "--json").output)
+    assert [row["license"] for row in bill["licenses"]] == ["MIT"]
+    assert graftline("licenses", "seen", "--notice").output.splitlines() == bill["notices"]
+    document = json.loads(graftline("licenses", "seen", "--cyclonedx").output)
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")

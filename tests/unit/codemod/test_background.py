@@ -20,10 +20,10 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 PERMISSIVE = {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD"}
 
 
-def test_every_row_says_where_it_is_from_and_under_which_licence() -> None:
+def test_every_row_says_where_it_is_from_and_under_which_license() -> None:
     for row in background.rows():
         assert re.fullmatch(r"(pypi|npm|debian):\S+ \S+->\S+", row.source), row.id
-        assert row.licence in PERMISSIVE, row.id
+        assert row.license in PERMISSIVE, row.id
         assert not Path(row.path).is_absolute(), row.id
         assert row.text.strip(), row.id
 
@@ -40,13 +40,13 @@ def test_no_text_of_the_sample_is_in_it() -> None:
     assert [row.id for row in background.rows() if "".join(row.text.split()) in texts] == []
 
 
-def test_the_notice_names_every_package_with_its_licence_and_number_of_functions() -> None:
+def test_the_notice_names_every_package_with_its_license_and_number_of_functions() -> None:
     notice = (CHECKOUT / "graftline" / "codemod" / "background.NOTICE").read_text("utf-8")
     listed = re.findall(r"^(\S+) +(\S+) +(pypi|npm|debian) +(\d+)$", notice, re.M)
     counted: Counter[tuple[str, str, str]] = Counter()
     for row in background.rows():
         registry, package = row.source.partition(" ")[0].split(":", 1)
-        counted[package, row.licence, registry] += 1
+        counted[package, row.license, registry] += 1
     assert sorted(listed) == sorted((*key, str(number)) for key, number in counted.items())
 
 

@@ -17,7 +17,7 @@ RAW = {
     "sha256": "a" * 64,
     "num_records": 2,
 }
-NORMALIZED = {**RAW, "licences": {"MIT": 2}, "tokenizer": "characters/4"}
+NORMALIZED = {**RAW, "licenses": {"MIT": 2}, "tokenizer": "characters/4"}
 
 
 def normalized(folder: Path, **changes: Any) -> ArtifactRecord:
@@ -25,11 +25,11 @@ def normalized(folder: Path, **changes: Any) -> ArtifactRecord:
     return build(folder, Request("normalized", "demo", "c0de"), lambda _: Contents({}, contract)).record
 
 
-def test_a_normalized_record_says_licences_and_tokenizer_as_well(tmp_path: Path) -> None:
+def test_a_normalized_record_says_licenses_and_tokenizer_as_well(tmp_path: Path) -> None:
     record = normalized(tmp_path / "normalized")
 
     assert isinstance(record, NormalizedRecord)
-    assert (record.licences, record.tokenizer, record.source) == ({"MIT": 2}, "characters/4", "demo")
+    assert (record.licenses, record.tokenizer, record.source) == ({"MIT": 2}, "characters/4", "demo")
     assert load_record(tmp_path / "normalized") == record
 
 
@@ -37,9 +37,9 @@ def test_a_normalized_record_says_licences_and_tokenizer_as_well(tmp_path: Path)
     ("field", "value"),
     [
         *((field, ...) for field in NORMALIZED),
-        ("licences", {"MIT": "many"}),
-        ("licences", ["MIT"]),
-        ("licences", None),
+        ("licenses", {"MIT": "many"}),
+        ("licenses", ["MIT"]),
+        ("licenses", None),
         ("tokenizer", ""),
         ("tokenizer", None),
         ("surprise", 1),
@@ -54,7 +54,7 @@ def test_a_normalized_artifact_is_not_made_with_a_field_missing_or_malformed(
     assert (tmp_path / "normalized").exists() is False
 
 
-@pytest.mark.parametrize("field", ["licences", "tokenizer"])
+@pytest.mark.parametrize("field", ["licenses", "tokenizer"])
 def test_a_raw_artifact_has_no_field_of_a_normalized_one(tmp_path: Path, field: str) -> None:
     contract = {**RAW, field: NORMALIZED[field]}
 

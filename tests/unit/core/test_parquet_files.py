@@ -101,10 +101,10 @@ def test_folders_that_look_like_columns_add_none(tmp_path: Path) -> None:
     assert read_parquet(folder / "a.parquet") == [{"name": "a"}]
 
 
-KEYS: dict[str, Column] = {"licence": "word", "split": "word?", "id": "key", "links": "keys", "signature": "bytes"}
+KEYS: dict[str, Column] = {"license": "word", "split": "word?", "id": "key", "links": "keys", "signature": "bytes"}
 KEYED: list[dict[str, Any]] = [
-    {"licence": "MIT", "split": None, "id": 2**64 - 1, "links": [0, 2**64 - 1], "signature": b"\0\xff"},
-    {"licence": "MIT", "split": "dev", "id": 0, "links": [], "signature": b""},
+    {"license": "MIT", "split": None, "id": 2**64 - 1, "links": [0, 2**64 - 1], "signature": b"\0\xff"},
+    {"license": "MIT", "split": "dev", "id": 0, "links": [], "signature": b""},
 ]
 
 
@@ -112,8 +112,8 @@ def test_keys_lists_of_them_and_bytes_come_back_too(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", KEYED, KEYS)
 
     assert read_parquet(tmp_path / "a.parquet") == KEYED
-    assert read_parquet(tmp_path / "a.parquet", ["links", "licence"]) == [
-        {"links": row["links"], "licence": row["licence"]} for row in KEYED
+    assert read_parquet(tmp_path / "a.parquet", ["links", "license"]) == [
+        {"links": row["links"], "license": row["license"]} for row in KEYED
     ]
 
 

@@ -9,7 +9,7 @@ AMOUNTS = [
     ((0, None, None, False), "0"),
     ((12_600_000, 135_858_935, 3_100_000.5, True), "12.6 MB of 135.9 MB, 3.1 MB/s"),
     ((8192, 702_062, 4915.7, False), "8,192 of 702,062, 4,915/s"),
-    # a home that does not say how large its file is
+    # a source that does not say how large its file is
     ((1500, None, None, True), "1.5 kB"),
     ((1500, 0, 0, False), "1,500"),
 ]

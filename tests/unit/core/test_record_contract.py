@@ -105,13 +105,13 @@ def test_a_raw_record_without_a_field_of_the_contract_is_refused(raw: Path, fiel
         ("num_records", -1),
         ("num_records", 1.5),
         ("num_records", "many"),
-        ("schema_version", 2),
+        ("schema_version", 3),
         ("files", {"a": {"sha256": "x", "size_bytes": 1}}),
         ("files", {"a": {"sha256": SHA256, "size_bytes": -1}}),
         ("files", {"a": {"sha256": SHA256}}),
         ("files", {"a": {"sha256": SHA256, "size_bytes": 1, "mode": 7}}),
         ("files", []),
-        ("inputs", {"home": 1}),
+        ("inputs", {"source": 1}),
         ("counts", {"rows": "many"}),
         ("counts", {"rows": None}),
         ("surprise", 1),
@@ -129,7 +129,7 @@ def test_a_raw_record_with_a_malformed_field_is_refused(raw: Path, field: str, v
     [
         ("num_records", "many", "field 'num_records' is 'many': input should be a valid integer, unable to parse string"
          " as an integer"),
-        ("schema_version", 2, "field 'schema_version' is 2: input should be 1, which is what this version of graftline"
+        ("schema_version", 3, "field 'schema_version' is 3: input should be 1 or 2, which is what this version of graftline"
          " reads"),
         ("files", {"a": {"sha256": SHA256}}, "field 'files.a.size_bytes' is missing"),
         ("surprise", 1, "field 'surprise' belongs to no record of this kind"),

@@ -29,7 +29,7 @@ def test_a_star_stands_for_any_part_of_one_name(pattern: str, path: str, fits: b
 
 
 def dataset(*files: DatasetFile) -> Dataset:
-    return Dataset(reader="marv", home="x", version="1", license="MIT", files=files)
+    return Dataset(reader="marv", url="x", version="1", license="MIT", files=files)
 
 
 ELSEWHERE = [
@@ -54,17 +54,17 @@ ELSEWHERE = [
 def test_a_name_that_would_lead_elsewhere_is_refused(name: str) -> None:
     entry = dataset(DatasetFile(path="*"), DatasetFile(path="*/*"))
     with pytest.raises(DataError, match="use a plain relative path"):
-        resolve("home", entry, {name: Facts(), "fine": Facts(), "fine/too": Facts()})
+        resolve("source", entry, {name: Facts(), "fine": Facts(), "fine/too": Facts()})
 
 
 def test_a_name_that_nobody_asked_for_is_no_fault() -> None:
-    found = resolve("home", dataset(DatasetFile(path="*.csv")), {"../a": Facts(), "b.csv": Facts(3)})
+    found = resolve("source", dataset(DatasetFile(path="*.csv")), {"../a": Facts(), "b.csv": Facts(3)})
     assert found == [DatasetFile(path="b.csv", size_bytes=3)]
 
 
 def test_a_pinned_entry_stands_beside_a_pattern_that_fits_it() -> None:
     entry = dataset(DatasetFile(path="a.csv", sha256="0" * 64), DatasetFile(path="*.csv"))
-    assert resolve("home", entry, {"b.csv": Facts(), "a.csv": Facts(size_bytes=1)}) == [
+    assert resolve("source", entry, {"b.csv": Facts(), "a.csv": Facts(size_bytes=1)}) == [
         DatasetFile(path="a.csv", sha256="0" * 64, size_bytes=1),
         DatasetFile(path="b.csv"),
     ]
@@ -72,7 +72,7 @@ def test_a_pinned_entry_stands_beside_a_pattern_that_fits_it() -> None:
 
 def test_an_entry_without_a_file_is_an_error_that_lists_what_there_is() -> None:
     with pytest.raises(DownloadError) as error:
-        resolve("home", dataset(DatasetFile(path="*.csv")), {f"{digit}.txt": Facts() for digit in range(9)})
+        resolve("source", dataset(DatasetFile(path="*.csv")), {f"{digit}.txt": Facts() for digit in range(9)})
     assert str(error.value) == (
-        "home/*.csv: no such file; mend `files` of the dataset; found: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt"
+        "source/*.csv: no such file; mend `files` of the dataset; found: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt"
     )

@@ -1,4 +1,4 @@
-"""A mirror in place of homes that are elsewhere: layout, compressed files, pins."""
+"""A mirror in place of sources that are elsewhere: layout, compressed files, pins."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub
 from graftline.datasets.sources.folders import local_hub
 from graftline.datasets.sources.mirror import MirrorHub, datasets_in_mirror
-from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
+from graftline.datasets.sources.open import LocalHubConfig, MemoryHubConfig, SourcesHubConfig, open_hub
 
 CONTENT = b"rows\n" * 5
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -33,9 +33,9 @@ def mirror(root: Path, files: Mapping[str, bytes], must_match_pins: bool = False
     return MirrorHub(f"{root}/mirror/", local_hub(root), RetryPolicy(), must_match_pins)
 
 
-def dataset(*paths: str, home: str | None = "hf://datasets/owner/name", **pins: Any) -> Dataset:
+def dataset(*paths: str, url: str | None = "hf://datasets/owner/name", **pins: Any) -> Dataset:
     files = tuple(DatasetFile(path=path, **pins) for path in paths)
-    return Dataset(reader="commitpackft", home=home, version="1", license="MIT", files=files)
+    return Dataset(reader="commitpackft", url=url, version="1", license="MIT", files=files)
 
 
 def fetch(hub: DatasetHub, entry: Dataset, target: Path) -> Download:
@@ -43,18 +43,16 @@ def fetch(hub: DatasetHub, entry: Dataset, target: Path) -> Download:
     return hub.fetch("demo", entry, file, target, lambda done, total: None)
 
 
-@pytest.mark.parametrize("home", [None, "hf://datasets/owner/name", "https://example.com/x", "s3://bucket/x"])
-def test_a_mirror_stands_for_homes_that_are_elsewhere_or_unknown(tmp_path: Path, home: str | None) -> None:
-    fetched = fetch(
-        mirror(tmp_path, {"data/rows.jsonl": CONTENT}), dataset("data/rows.jsonl", home=home), tmp_path / "t"
-    )
+@pytest.mark.parametrize("url", [None, "hf://datasets/owner/name", "https://example.com/x", "s3://bucket/x"])
+def test_a_mirror_stands_for_sources_that_are_elsewhere_or_unknown(tmp_path: Path, url: str | None) -> None:
+    fetched = fetch(mirror(tmp_path, {"data/rows.jsonl": CONTENT}), dataset("data/rows.jsonl", url=url), tmp_path / "t")
     assert ((tmp_path / "t").read_bytes(), fetched) == (CONTENT, Download(SHA256, len(CONTENT), is_upstream=False))
 
 
 def test_folders_of_the_checkout_stay_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "rows.jsonl").write_bytes(b"sample")
-    hub, entry = mirror(tmp_path, {"rows.jsonl": CONTENT}), dataset("rows.jsonl", home="samples")
+    hub, entry = mirror(tmp_path, {"rows.jsonl": CONTENT}), dataset("rows.jsonl", url="samples")
     assert fetch(hub, entry, tmp_path / "t").is_upstream
     assert (tmp_path / "t").read_bytes() == b"sample"
     assert hub.revision("demo", entry) == local_hub(tmp_path).revision("demo", entry)
@@ -167,10 +165,10 @@ def test_a_mirror_applies_to_every_hub_but_the_one_in_memory(tmp_path: Path) -> 
     mirror(tmp_path, {"rows.jsonl": CONTENT})
     opened = [
         open_hub(config, tmp_path, Secrets([]), f"{tmp_path}/mirror")
-        for config in (HomesHubConfig(), LocalHubConfig(), MemoryHubConfig(files={"demo/rows.jsonl": "memory"}))
+        for config in (SourcesHubConfig(), LocalHubConfig(), MemoryHubConfig(files={"demo/rows.jsonl": "memory"}))
     ]
     for hub, content in zip(opened, (CONTENT, CONTENT, b"memory"), strict=True):
-        fetch(hub, dataset("rows.jsonl", home=None), tmp_path / "t")
+        fetch(hub, dataset("rows.jsonl", url=None), tmp_path / "t")
         assert (tmp_path / "t").read_bytes() == content
 
 

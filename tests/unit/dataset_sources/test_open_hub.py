@@ -1,4 +1,4 @@
-"""From configuration to a hub, and from a home to the one that knows it."""
+"""From configuration to a hub, and from a source to the one that knows it."""
 
 import pickle
 from pathlib import Path
@@ -11,32 +11,32 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile, PackageRelease
-from graftline.datasets.sources.open import HomesHub, HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
+from graftline.datasets.sources.open import LocalHubConfig, MemoryHubConfig, SourcesHub, SourcesHubConfig, open_hub
 from tests.hub_server import HubServer
 
 QUICK = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=1.0, longest_pause_s=0.01)
 
 
-def dataset(home: str | None, **changes: Any) -> Dataset:
+def dataset(url: str | None, **changes: Any) -> Dataset:
     entry: dict[str, Any] = {"reader": "marv", "version": "1", "license": "MIT", "files": (DatasetFile(path="a.txt"),)}
-    return Dataset(home=home, **{**entry, **changes})
+    return Dataset(url=url, **{**entry, **changes})
 
 
-def test_every_home_is_asked_in_its_own_way(tmp_path: Path) -> None:
+def test_every_source_is_asked_in_its_own_way(tmp_path: Path) -> None:
     for folder in ("local", "file"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.txt").write_text(folder)
     with HubServer() as server:
         server.files["/web/a.txt"] = b"web"
         commit = server.put("owner/name", {"a.txt": b"repository"})
-        hub = HomesHub(tmp_path, QUICK, Secrets([]), server.url)
-        for home, content in (
+        hub = SourcesHub(tmp_path, QUICK, Secrets([]), server.url)
+        for url, content in (
             ("local", b"local"),
             (f"file://{tmp_path}/file", b"file"),
             (f"{server.url}/web", b"web"),
             ("hf://datasets/owner/name", b"repository"),
         ):
-            entry = dataset(home, version=commit)
+            entry = dataset(url, version=commit)
             (file,) = hub.files("demo", entry)
             with hub.stream("demo", entry, file) as stream:
                 assert stream.read() == content
@@ -46,59 +46,59 @@ def test_every_home_is_asked_in_its_own_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("home", "reason"),
+    ("url", "reason"),
     [
-        (None, "dataset 'demo': nobody knows its home; state `home` in configs/datasets.yaml"),
+        (None, "dataset 'demo': nobody knows its source; state `url` in configs/datasets.yaml"),
         ("nowhere://x", "nowhere://x: Protocol not known: nowhere; install what fsspec needs for it, or mend it"),
     ],
 )
-def test_a_home_that_cannot_be_asked_is_an_error_that_says_why(tmp_path: Path, home: str | None, reason: str) -> None:
+def test_a_source_that_cannot_be_asked_is_an_error_that_says_why(tmp_path: Path, url: str | None, reason: str) -> None:
     with pytest.raises(ConfigError) as error:
-        HomesHub(tmp_path, QUICK, Secrets([]), None).files("demo", dataset(home))
+        SourcesHub(tmp_path, QUICK, Secrets([]), None).files("demo", dataset(url))
     assert str(error.value).startswith(reason)
 
 
-@pytest.mark.parametrize("home", ["../outside", "/", "/etc", "C:/x", "a\\b", "."])
-def test_a_folder_outside_the_root_is_refused(tmp_path: Path, home: str) -> None:
-    for config in (HomesHubConfig(), LocalHubConfig(), MemoryHubConfig()):
+@pytest.mark.parametrize("url", ["../outside", "/", "/etc", "C:/x", "a\\b", "."])
+def test_a_folder_outside_the_root_is_refused(tmp_path: Path, url: str) -> None:
+    for config in (SourcesHubConfig(), LocalHubConfig(), MemoryHubConfig()):
         hub = open_hub(config, tmp_path, Secrets([]))
         with pytest.raises(DataError, match="use a plain relative path"):
-            hub.revision("demo", dataset(home))
+            hub.revision("demo", dataset(url))
 
 
-def test_folders_alone_say_what_to_do_about_other_homes(tmp_path: Path) -> None:
+def test_folders_alone_say_what_to_do_about_other_sources(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         open_hub(LocalHubConfig(), tmp_path, Secrets([])).revision("demo", dataset("hf://datasets/owner/name"))
     assert str(error.value) == (
-        "dataset 'demo': its home 'hf://datasets/owner/name' is not a folder below the root;"
-        " use `dataset_hub: {kind: homes}` in the manifest, or set GRAFTLINE_DATASET_MIRROR"
+        "dataset 'demo': its url 'hf://datasets/owner/name' is not a folder below the root;"
+        " use `dataset_hub: {kind: sources}` in the manifest, or set GRAFTLINE_DATASET_MIRROR"
     )
 
 
-def test_files_in_memory_stand_for_every_home(tmp_path: Path) -> None:
-    names = {"homes/a.txt": "1", "https://example.com/x/a.txt": "2", "demo/a.txt": "3"}
+def test_files_in_memory_stand_for_every_source(tmp_path: Path) -> None:
+    names = {"sources/a.txt": "1", "https://example.com/x/a.txt": "2", "demo/a.txt": "3"}
     hub = open_hub(MemoryHubConfig(files=names), tmp_path, Secrets([]))
-    for home, content in (("homes", b"1"), ("https://example.com/x", b"2"), (None, b"3")):
-        with hub.stream("demo", dataset(home), DatasetFile(path="a.txt")) as stream:
+    for url, content in (("sources", b"1"), ("https://example.com/x", b"2"), (None, b"3")):
+        with hub.stream("demo", dataset(url), DatasetFile(path="a.txt")) as stream:
             assert stream.read() == content
 
 
 def test_waiting_is_configured_within_reason() -> None:
-    config = {"kind": "homes", "patience": {"deadline_s": 1.5}, "mirror_must_match_pins": True}
-    assert validate(config, HomesHubConfig, "x").patience == RetryPolicy(deadline_s=1.5)
+    config = {"kind": "sources", "patience": {"deadline_s": 1.5}, "mirror_must_match_pins": True}
+    assert validate(config, SourcesHubConfig, "x").patience == RetryPolicy(deadline_s=1.5)
     for key in ("connect_s", "read_s", "slow_s"):
         with pytest.raises(ConfigError, match=f"patience.{key}: input should be greater than 0"):
-            validate({"patience": {key: 0.0}}, HomesHubConfig, "x")
+            validate({"patience": {key: 0.0}}, SourcesHubConfig, "x")
 
 
 def test_packages_come_from_their_registry_even_with_a_mirror(tmp_path: Path) -> None:
     package = PackageRelease(registry="pypi", name="demo", old="1.0", new="2.0")
     entry = dataset(None, reader="package_releases", packages=(package,), files=())
-    found = open_hub(HomesHubConfig(), tmp_path, Secrets([]), f"{tmp_path}/mirror").files("demo", entry)
+    found = open_hub(SourcesHubConfig(), tmp_path, Secrets([]), f"{tmp_path}/mirror").files("demo", entry)
     assert len(found) == 2
 
 
-def test_how_long_a_home_wants_to_be_left_alone_crosses_process_borders() -> None:
+def test_how_long_a_source_wants_to_be_left_alone_crosses_process_borders() -> None:
     error = SourceBusyError("busy")
     error.retry_after_s = 5.0
     again = pickle.loads(pickle.dumps(error))

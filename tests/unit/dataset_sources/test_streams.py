@@ -27,7 +27,7 @@ def server() -> Iterator[HubServer]:
 
 def read(server: HubServer, patience: RetryPolicy = QUICK, **pins: Any) -> bytes:
     file = DatasetFile(path="part.jsonl.gz", **pins)
-    entry = Dataset(reader="agentpack", home=f"{server.url}/train", version="1", license="MIT", files=(file,))
+    entry = Dataset(reader="agentpack", url=f"{server.url}/train", version="1", license="MIT", files=(file,))
     content = bytearray()
     with HttpHub(patience).stream("agentpack", entry, file) as stream:
         while piece := stream.read(1000):

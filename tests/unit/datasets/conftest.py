@@ -27,7 +27,7 @@ def edit() -> Callable[..., Edit]:
             "language": "python",
             "id": id,
             "dataset": "demo",
-            "licence": "MIT",
+            "license": "MIT",
             "group": f"pypi:{id}",
             "origin": f"{id}.py",
         }

@@ -39,7 +39,7 @@ def test_a_patch_of_one_hunk_becomes_an_edit_of_what_the_hunk_shows() -> None:
         tags=("agentpack", "hunk", "agent:claude"),
         id=edit.id,
         dataset="agentpack",
-        licence="MIT",
+        license="MIT",
         group="demo/tool",
         commit="a" * 40,
         path="src/a.py#1",
@@ -54,10 +54,10 @@ def test_every_hunk_becomes_an_edit_of_its_own() -> None:
     assert len({edit.id for edit in edits}) == 2
 
 
-def test_the_licence_is_that_of_the_repository() -> None:
-    licences = {"Demo/*": "Apache-2.0"}
-    assert edits_of(HEAD + HUNK, licences=licences)[0].licence == "Apache-2.0"
-    assert edits_of(HEAD + HUNK, licences={"other/*": "ISC"}, license="NOASSERTION")[0].licence == "NOASSERTION"
+def test_the_license_is_that_of_the_repository() -> None:
+    licenses = {"Demo/*": "Apache-2.0"}
+    assert edits_of(HEAD + HUNK, licenses=licenses)[0].license == "Apache-2.0"
+    assert edits_of(HEAD + HUNK, licenses={"other/*": "ISC"}, license="NOASSERTION")[0].license == "NOASSERTION"
 
 
 def test_the_indentation_that_all_lines_share_is_taken_off() -> None:

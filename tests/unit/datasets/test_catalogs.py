@@ -8,7 +8,7 @@ from graftline.core.config import validate
 from graftline.core.errors import ConfigError
 from graftline.datasets.catalog import Catalog, Cleaning, Dataset, Decontamination, Splitting, Synthesis
 
-DATASET = {"reader": "release_pairs", "home": "data", "version": "1", "license": "MIT", "files": [{"path": "a.jsonl"}]}
+DATASET = {"reader": "release_pairs", "url": "data", "version": "1", "license": "MIT", "files": [{"path": "a.jsonl"}]}
 PACKAGES = [{"registry": "pypi", "name": "demo", "old": "1.0", "new": "2.0"}]
 CATALOG = {"languages": ["python"], "datasets": {"demo": DATASET}, "use": ["demo"]}
 
@@ -27,7 +27,7 @@ def test_what_is_not_stated_is_the_vetted_default() -> None:
     catalog = validate(CATALOG, Catalog, "datasets.yaml")
     assert (catalog.cleaning, catalog.splitting, catalog.decontamination, catalog.synthesis) == (
         Cleaning(
-            licences=("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC"),
+            licenses=("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC"),
             max_line_bytes=2_097_152,
             max_pre_tokens=2000,
             tokenizer="characters/4",
@@ -117,7 +117,7 @@ def test_files_of_one_name_in_two_folders_are_two_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("repository", "licence"),
+    ("repository", "license"),
     [
         ("apache/kafka", "Apache-2.0"),
         ("Apache/Kafka", "Apache-2.0"),
@@ -126,9 +126,9 @@ def test_files_of_one_name_in_two_folders_are_two_files() -> None:
         ("apachefans/x", "MIT"),
     ],
 )
-def test_the_licence_of_a_repository_is_that_of_its_entry(repository: str, licence: str) -> None:
-    dataset = validate({**DATASET, "licences": {"apache/*": "Apache-2.0", "demo/queue": "ISC"}}, Dataset, "d.yaml")
-    assert dataset.license_of(repository) == licence
+def test_the_license_of_a_repository_is_that_of_its_entry(repository: str, license: str) -> None:
+    dataset = validate({**DATASET, "licenses": {"apache/*": "Apache-2.0", "demo/queue": "ISC"}}, Dataset, "d.yaml")
+    assert dataset.license_of(repository) == license
 
 
 TWO = {**CATALOG, "datasets": {"one": DATASET, "exam": {**DATASET, "reader": "evaluation"}, "two": DATASET}}

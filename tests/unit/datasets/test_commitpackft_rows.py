@@ -24,10 +24,10 @@ def test_a_row_becomes_an_edit_of_its_first_repository() -> None:
         pre="def declare():\n    old()\n",
         post="def declare():\n    new()\n",
         language="python",
-        tags=("commitpackft", "licence:BSD-3-Clause", "lang:Python", "repo:demo/queue"),
+        tags=("commitpackft", "license:BSD-3-Clause", "lang:Python", "repo:demo/queue"),
         id=edit_of().id,
         dataset="commitpackft",
-        licence="BSD-3-Clause",
+        license="BSD-3-Clause",
         group="demo/queue",
         aliases=("fork/queue", "other/queue"),
         commit="e" * 40,
@@ -83,9 +83,9 @@ def test_a_name_without_a_known_ending_is_of_no_language(path: str) -> None:
     assert language_of_path(path) is None
 
 
-def test_the_licence_is_that_of_the_row_and_none_where_it_states_none() -> None:
-    licences = ["mit", "agpl-3.0", "unknown", "", "apache-2.0+mit"]
-    assert [edit_of(license=licence).licence for licence in licences] == [
+def test_the_license_is_that_of_the_row_and_none_where_it_states_none() -> None:
+    licenses = ["mit", "agpl-3.0", "unknown", "", "apache-2.0+mit"]
+    assert [edit_of(license=license).license for license in licenses] == [
         *("MIT", "AGPL-3.0-only", "NOASSERTION", "NOASSERTION", "apache-2.0+mit")
     ]
 

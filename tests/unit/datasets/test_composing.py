@@ -39,7 +39,7 @@ NESTED = "if len(items) == 0:\n    first = table[key] if key in table else 0\n"
 def edit(language: Language) -> Edit:
     return Edit(
         instruction="-", pre=TEXTS[language], post="-", language=language, id=f"own:{language}", dataset="own",
-        licence="MIT", group="own", origin="own.py, line 1",
+        license="MIT", group="own", origin="own.py, line 1",
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_composed_edits_are_of_many_kinds_and_keep_what_is_known_of_their_text()
     results = composed("python")
     kinds = Counter(next(tag for tag in item.tags if tag.startswith("template:")) for item in results)
     assert len(kinds) >= 8
-    assert {(item.licence, item.group, item.dataset) for item in results} == {("MIT", "own", "synthetic_rules")}
+    assert {(item.license, item.group, item.dataset) for item in results} == {("MIT", "own", "synthetic_rules")}
     assert len({item.id for item in results}) == len(results)
     assert all(item.gold_action is not None and canonicalize(item.gold_action) == item.gold_action for item in results)
 

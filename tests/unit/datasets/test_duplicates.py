@@ -94,7 +94,7 @@ def test_what_is_alike_in_one_thing_only_is_kept(tmp_path: Path, row: dict[str, 
 def test_edits_without_a_commit_are_not_of_the_same_one(tmp_path: Path) -> None:
     rows = [
         {
-            **{"id": f"release:{name}", "source": "", "licence": "MIT", "language": "python", "registry": "pypi"},
+            **{"id": f"release:{name}", "source": "", "license": "MIT", "language": "python", "registry": "pypi"},
             **{"pre": f"old({name})\n", "post": f"new({name})\n", "pkg": name, "old": "1", "new": "2"},
             **{"path": "a.py", "qual": name},
         }

@@ -33,7 +33,7 @@ def test_an_edit_names_the_commit_and_file_that_commitpackft_may_have_too() -> N
     edit, twin = edit_of(), outcome("commitpackft", commit_row())
     assert isinstance(twin, Edit)
     assert (edit.commit, edit.path, edit.group, edit.aliases) == (twin.commit, twin.path, twin.group, twin.aliases)
-    assert edit.tags == ("editpackft", "licence:BSD-3-Clause", "lang:Python", "repo:demo/queue")
+    assert edit.tags == ("editpackft", "license:BSD-3-Clause", "lang:Python", "repo:demo/queue")
     assert edit.id.partition(":")[0] == "editpackft"
 
 

@@ -1,4 +1,4 @@
-"""What every edit has to be, whatever dataset it is from: text, licence, a change, length, syntax."""
+"""What every edit has to be, whatever dataset it is from: text, license, a change, length, syntax."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def label(**changes: Any) -> Label:
         "language": "java",
         "id": "demo:1",
         "dataset": "demo",
-        "licence": "MIT",
+        "license": "MIT",
         "group": "demo/demo",
         "origin": "A.java",
     }
@@ -52,7 +52,7 @@ def test_a_clean_edit_comes_with_what_was_found_out(edit: MakeEdit) -> None:
 
 def test_outcomes_of_a_row_are_judged_one_by_one_and_keep_their_order(edit: MakeEdit) -> None:
     drop = Rejection(RejectReason.BAD_PATCH, "as its dataset says")
-    result = ingested(edit("a"), drop, label(), edit("b", licence="GPL-2.0-only"), edit("c"))
+    result = ingested(edit("a"), drop, label(), edit("b", license="GPL-2.0-only"), edit("c"))
     assert [type(outcome).__name__ for outcome in result] == [
         "CleanEdit",
         "Rejection",
@@ -69,12 +69,12 @@ def test_a_row_that_was_never_read_stays_the_drop_it_is() -> None:
 
 
 def test_every_fault_of_an_edit_is_the_reason_once_those_before_it_are_mended(edit: MakeEdit) -> None:
-    faulty = {"pre": "def f(:\0" + "x" * 8000, "licence": "GPL-3.0-only"}
+    faulty = {"pre": "def f(:\0" + "x" * 8000, "license": "GPL-3.0-only"}
     faulty["post"] = faulty["pre"] + " "
     mended = [
         {},
         {"pre": faulty["pre"].replace("\0", ""), "post": faulty["post"].replace("\0", "")},
-        {"licence": "MIT"},
+        {"license": "MIT"},
         {"post": "def f(:"},
         {"pre": "def f(:\n"},
         {"pre": "def f(): pass\n"},
@@ -85,7 +85,7 @@ def test_every_fault_of_an_edit_is_the_reason_once_those_before_it_are_mended(ed
         faulty |= change
         result = judge(edit("f", **faulty))
         reasons.append(result.reason if isinstance(result, Rejection) else "")
-    assert reasons == ["not_text", "licence", "unchanged", "too_long", "unchanged", "unparsable", ""]
+    assert reasons == ["not_text", "license", "unchanged", "too_long", "unchanged", "unparsable", ""]
 
 
 @pytest.mark.parametrize("field", ["instruction", "pre", "post"])
@@ -94,7 +94,7 @@ def test_a_nul_character_anywhere_is_no_text(edit: MakeEdit, field: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("licence", "is_allowed"),
+    ("license", "is_allowed"),
     [
         ("MIT", True),
         ("ISC", True),
@@ -104,13 +104,13 @@ def test_a_nul_character_anywhere_is_no_text(edit: MakeEdit, field: str) -> None
         ("MIT OR GPL-2.0-only", False),
     ],
 )
-def test_only_licences_of_the_allow_list_are_let_in(edit: MakeEdit, licence: str, is_allowed: bool) -> None:
-    drop = Rejection(RejectReason.LICENSE, f"{licence!r} is not allowed; allowed: {ALLOWED}")
-    assert (judge(edit("a", licence=licence)) == drop, judge(label(licence=licence)) == drop) == (not is_allowed,) * 2
+def test_only_licenses_of_the_allow_list_are_let_in(edit: MakeEdit, license: str, is_allowed: bool) -> None:
+    drop = Rejection(RejectReason.LICENSE, f"{license!r} is not allowed; allowed: {ALLOWED}")
+    assert (judge(edit("a", license=license)) == drop, judge(label(license=license)) == drop) == (not is_allowed,) * 2
 
 
 def test_the_allow_list_is_that_of_the_configuration(edit: MakeEdit) -> None:
-    result = judge(edit("a", licence="MIT"), licences=("0BSD", "Zlib"))
+    result = judge(edit("a", license="MIT"), licenses=("0BSD", "Zlib"))
     assert result == Rejection(RejectReason.LICENSE, "'MIT' is not allowed; allowed: 0BSD, Zlib")
 
 

@@ -15,7 +15,7 @@ from graftline.datasets.raw_rows import fetch_usable_rows, number_of_rows
 from graftline.testing.datasets import memory_hub
 from tests.unit.datasets.fixtures import dataset
 
-ENTRY = dataset("agentpack", home="hub/agentpack", keep="wanted")
+ENTRY = dataset("agentpack", url="hub/agentpack", keep="wanted")
 NAME = "train/part-0000.jsonl.gz"
 PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,1 +1,1 @@\n-old({0})\n+new({0})\n"
 
@@ -37,7 +37,7 @@ COUNTS = {"rows_in": 8, "rows": 5, "not_kept.malformed_json": 1, "not_kept.sever
 def keep(
     folder: Path, content: bytes | None, name: str = NAME, pins: Mapping[str, Any] | None = None
 ) -> tuple[Any, dict[str, int]]:
-    """Keep the wanted rows of a home that holds `content`, or nothing, below `folder`."""
+    """Keep the wanted rows of a source that holds `content`, or nothing, below `folder`."""
     hub = memory_hub({} if content is None else {f"hub/agentpack/{name}": content})
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_none_is_left(tmp_path:
 def test_a_file_that_was_read_to_its_end_is_not_read_again(tmp_path: Path) -> None:
     first = keep(tmp_path, PACKED)
     content = (tmp_path / NAME).read_bytes()
-    # the home holds nothing any more
+    # the source holds nothing any more
     assert keep(tmp_path, None) == first
     assert (tmp_path / NAME).read_bytes() == content
 

@@ -9,14 +9,14 @@ from graftline.datasets.losses import MainLoss, main_loss
     ("counts", "lost"),
     [
         # half of the rows is not more than half
-        ({"rows_in": 4, "rows": 2, "dropped.licence": 2}, None),
-        ({"rows_in": 5, "rows": 2, "dropped.licence": 3}, MainLoss("pack", "licence", 3, 5, True)),
+        ({"rows_in": 4, "rows": 2, "dropped.license": 2}, None),
+        ({"rows_in": 5, "rows": 2, "dropped.license": 3}, MainLoss("pack", "license", 3, 5, True)),
         # a row may hold several edits: 148 rows were read, and 336 edits in them
-        ({"rows_in": 148, "rows": 0, "dropped.licence": 336}, MainLoss("pack", "licence", 336, 336, True)),
+        ({"rows_in": 148, "rows": 0, "dropped.license": 336}, MainLoss("pack", "license", 336, 336, True)),
         # labels are no losses
         ({"rows_in": 10, "rows": 1, "labels": 5, "dropped.too_long": 4}, None),
         # all are lost, but to no single reason
-        ({"rows_in": 4, "rows": 0, "dropped.licence": 2, "dropped.too_long": 2}, None),
+        ({"rows_in": 4, "rows": 0, "dropped.license": 2, "dropped.too_long": 2}, None),
         # rejected while they were fetched
         ({"rows": 148, "files": 1, "not_kept.several_files": 732}, MainLoss("pack", "several_files", 732, 880, False)),
         ({"rows_in": 0, "rows": 0, "labels": 0}, None),
@@ -32,9 +32,9 @@ def test_more_than_half_of_the_rows_rejected_for_one_reason_is_a_main_loss(
     ("loss", "says"),
     [
         (
-            MainLoss("pack", "licence", 336, 336, True),
-            "dataset 'pack': 336 of 336 rows (100%) are rejected as licence; state `license` or `licences` of the dataset"
-            " in configs/datasets.yaml, or allow what its rows state in `cleaning.licences`",
+            MainLoss("pack", "license", 336, 336, True),
+            "dataset 'pack': 336 of 336 rows (100%) are rejected as license; state `license` or `licenses` of the dataset"
+            " in configs/datasets.yaml, or allow what its rows state in `cleaning.licenses`",
         ),
         (
             MainLoss("pack", "unparsable", 6001, 10000, True),

@@ -31,7 +31,7 @@ def row(*votes: int, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_pair_that_people_agree_on_becomes_an_edit() -> None:
-    edit = outcome("marv", row(1, 1), licences={"demo/*": "Apache-2.0"})
+    edit = outcome("marv", row(1, 1), licenses={"demo/*": "Apache-2.0"})
     assert isinstance(edit, Edit)
     assert edit == Edit(
         instruction="Rename the method `a` to `b` in `Inner`.",
@@ -41,7 +41,7 @@ def test_a_pair_that_people_agree_on_becomes_an_edit() -> None:
         tags=("marv", "type:rename-method", "votes:2/2", "partial-context"),
         id=edit.id,
         dataset="marv",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         group="demo/tool",
         commit="a" * 40,
         path="src/p/Outer.java#7",
@@ -63,7 +63,7 @@ def test_a_disputed_pair_becomes_a_label_with_its_text_after() -> None:
         tags=("marv", "type:rename-method", "votes:1/2", "partial-context"),
         id=label.id,
         dataset="marv",
-        licence="MIT",
+        license="MIT",
         group="demo/tool",
         origin="demo/tool@aaaaaaaaaaaa src/p/Outer.java#7",
     )

@@ -69,7 +69,7 @@ def test_a_row_of_the_table_says_the_same_as_its_line(tmp_path: Path) -> None:
             "pre": edit.pre,
             "post": edit.post,
             "tags": json.dumps(edit.tags, separators=(",", ":")),
-            "licence": "MIT",
+            "license": "MIT",
             "origin_group": edit.group,
             "origin": edit.origin,
             "pre_tokens": -(-len(edit.pre) // 4),
@@ -102,14 +102,14 @@ def test_drops_are_a_table_in_the_order_of_the_rows(tmp_path: Path) -> None:
         ("demo", "a.jsonl", 3, "malformed_json", "unexpected end of data (character 2)"),
         ("demo", "b.jsonl", 1, "line_too_long", "more than 100 bytes"),
         (
-            *("demo", "b.jsonl", 2, "licence"),
+            *("demo", "b.jsonl", 2, "license"),
             "'GPL-3.0-only' is not allowed; allowed: MIT, BSD-2-Clause, BSD-3-Clause, Apache-2.0, ISC",
         ),
     ]
     assert [(file, line, str(reason)) for file, line, reason, _ in done.first_rejected] == [
         ("a.jsonl", 3, "malformed_json"),
         ("b.jsonl", 1, "line_too_long"),
-        ("b.jsonl", 2, "licence"),
+        ("b.jsonl", 2, "license"),
     ]
 
 
@@ -120,20 +120,20 @@ def test_what_became_of_the_rows_is_counted(tmp_path: Path) -> None:
         ("rows_in", 700),
         ("rows", 700 - 100 - 54),
         ("labels", 0),
-        ("dropped.licence", 54),
+        ("dropped.license", 54),
         ("dropped.malformed_json", 100),
     ]
-    assert (done.licences, len(done.first_rejected)) == ({"ISC": 546}, 20)
+    assert (done.licenses, len(done.first_rejected)) == ({"ISC": 546}, 20)
 
 
 def test_no_rows_are_no_edits_and_no_fault(tmp_path: Path) -> None:
     done = written(tmp_path / "demo", [])
-    assert (done.counts, done.licences, done.first_rejected) == ({"rows_in": 0, "rows": 0, "labels": 0}, {}, [])
+    assert (done.counts, done.licenses, done.first_rejected) == ({"rows_in": 0, "rows": 0, "labels": 0}, {}, [])
     assert list(files(tmp_path / "demo")) == ["dropped.parquet"]
 
 
-def test_labels_are_lines_and_count_with_their_licences(tmp_path: Path) -> None:
-    entry = dataset("marv", licences={"apache/*": "Apache-2.0"})
+def test_labels_are_lines_and_count_with_their_licenses(tmp_path: Path) -> None:
+    entry = dataset("marv", licenses={"apache/*": "Apache-2.0"})
     vote = {
         "refactoring_id": 1,
         "commit_sha": "c0ffee",
@@ -150,7 +150,7 @@ def test_labels_are_lines_and_count_with_their_licences(tmp_path: Path) -> None:
     ]
     done = written(tmp_path / "demo", rows, entry=entry)
     lines = (tmp_path / "demo" / "labels.jsonl").read_bytes().splitlines()
-    assert (done.counts, done.licences) == ({"rows_in": 3, "rows": 1, "labels": 2}, {"Apache-2.0": 3})
+    assert (done.counts, done.licenses) == ({"rows_in": 3, "rows": 1, "labels": 2}, {"Apache-2.0": 3})
     assert [(json.loads(line)["holds"], json.loads(line)["kind"]) for line in lines] == [(None, "label")] * 2
 
 
@@ -192,9 +192,9 @@ def test_edits_near_an_evaluation_are_counted_and_left_out(tmp_path: Path) -> No
         change("d", old_contents=exam, license="gpl-3.0"),
     ]
     done = written(tmp_path / "demo", rows, against=evaluations([("exam.jsonl:1", exam)]))
-    assert done.counts == {"rows_in": 4, "rows": 1, "labels": 0, "dropped.contaminated": 2, "dropped.licence": 1}
-    assert done.licences == {"MIT": 1}
-    assert [(line, str(reason), detail) for _, line, reason, detail in done.first_rejected if reason != "licence"] == [
+    assert done.counts == {"rows_in": 4, "rows": 1, "labels": 0, "dropped.contaminated": 2, "dropped.license": 1}
+    assert done.licenses == {"MIT": 1}
+    assert [(line, str(reason), detail) for _, line, reason, detail in done.first_rejected if reason != "license"] == [
         (2, "contaminated", "shares 100% with evaluation exam.jsonl:1"),
         (3, "contaminated", "shares 100% with evaluation exam.jsonl:1"),
     ]

@@ -27,7 +27,7 @@ CONTRACT = {
     "downloaded_at": "2026-01-02T03:04:05+00:00",
     "sha256": "a" * 64,
     "num_records": 2,
-    "licences": {},
+    "licenses": {},
     "tokenizer": "characters/4",
 }
 

@@ -54,7 +54,7 @@ def test_a_flat_row_becomes_an_edit_that_is_grown_from_its_commit() -> None:
         tags=("oce_dataft", "style:lazy", "model:qwen3", "seed-commit"),
         id=edit.id,
         dataset="oce_dataft",
-        licence="NOASSERTION",
+        license="NOASSERTION",
         group="commit:" + "a" * 40,
         commit="a" * 40,
         path="",

@@ -79,7 +79,7 @@ def test_a_changed_function_is_a_row_in_the_shape_of_the_sample(packages: Packag
     assert row.content == {
         "id": "release:e0d062dee51abf08",
         "source": "pypi:demo 1.0->2.0",
-        "licence": "MIT",
+        "license": "MIT",
         "language": "python",
         "pre": "def f(self):\n    return old()\n",
         "post": "def f(self):\n    return new()\n",
@@ -101,18 +101,18 @@ def test_a_row_becomes_an_edit_of_its_package(packages: Packages) -> None:
     [edit] = SOURCE.outcomes(row, "pairs", packages.dataset())
     assert isinstance(edit, Edit)
     assert (edit.id, edit.dataset) == (f"pairs:{row['id'].removeprefix('release:')}", "pairs")
-    assert (edit.group, edit.licence) == ("pypi:demo", "MIT")
+    assert (edit.group, edit.license) == ("pypi:demo", "MIT")
     assert edit.instruction == "Change `f` as demo did from 1.0 to 2.0."
 
 
-def test_a_licence_that_the_package_does_not_state_is_that_of_the_entry(packages: Packages) -> None:
-    row = {"licence": "NOASSERTION", "registry": "pypi", "pkg": "demo", "old": "1", "new": "2", "path": "a.py"}
+def test_a_license_that_the_package_does_not_state_is_that_of_the_entry(packages: Packages) -> None:
+    row = {"license": "NOASSERTION", "registry": "pypi", "pkg": "demo", "old": "1", "new": "2", "path": "a.py"}
     row |= {"id": "release:1", "source": "s", "language": "python", "pre": "a\n", "post": "b\n", "qual": "f"}
-    stated = packages.dataset(licences={"pypi:demo": "BSD-3-Clause"})
-    for dataset, licence in ((stated, "BSD-3-Clause"), (packages.dataset(), "NOASSERTION")):
+    stated = packages.dataset(licenses={"pypi:demo": "BSD-3-Clause"})
+    for dataset, license in ((stated, "BSD-3-Clause"), (packages.dataset(), "NOASSERTION")):
         [edit] = SOURCE.outcomes(row, "pairs", dataset)
         assert isinstance(edit, Edit)
-        assert edit.licence == licence
+        assert edit.license == license
 
 
 def test_only_functions_in_both_releases_with_different_texts_are_rows(packages: Packages) -> None:
@@ -212,25 +212,25 @@ def test_a_wheel_is_compared_with_a_source_archive(packages: Packages) -> None:
     packages.wheel("2.0", {"demo/a.py": "def f(): 2\n"})
     [row] = packages.contents()
     assert isinstance(row, dict)
-    assert (row["path"], row["qual"], row["licence"]) == ("demo/a.py", "f", "MIT")
+    assert (row["path"], row["qual"], row["license"]) == ("demo/a.py", "f", "MIT")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "licence"),
+    ("old", "new", "license"),
     [
         ("MIT", "MIT", "MIT"),
         ("MIT", "Apache-2.0", "MIT AND Apache-2.0"),  # the row holds text under each
         ("MIT", None, "NOASSERTION"),
     ],
 )
-def test_the_licence_of_a_row_is_that_of_both_releases(
-    packages: Packages, old: str, new: str | None, licence: str
+def test_the_license_of_a_row_is_that_of_both_releases(
+    packages: Packages, old: str, new: str | None, license: str
 ) -> None:
     packages.tar("npm", "1.0", {"a.js": "function f() { 1 }", "package.json": json.dumps({"license": old})})
     packages.tar("npm", "2.0", {"a.js": "function f() { 2 }", "package.json": json.dumps({"license": new})})
     [row] = packages.contents("npm")
     assert isinstance(row, dict)
-    assert row["licence"] == licence
+    assert row["license"] == license
 
 
 def test_a_missing_archive_is_an_error(packages: Packages) -> None:
@@ -240,7 +240,7 @@ def test_a_missing_archive_is_an_error(packages: Packages) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "licence"),
+    ("metadata", "license"),
     [
         ("License-Expression: MIT OR Apache-2.0\nLicense: BSD", "MIT OR Apache-2.0"),
         ("License: mit", "MIT"),
@@ -259,12 +259,12 @@ def test_a_missing_archive_is_an_error(packages: Packages) -> None:
         ("\x00\xff", "NOASSERTION"),
     ],
 )
-def test_licences_of_python_packages(metadata: str, licence: str) -> None:
-    assert license_in_core_metadata(f"{metadata}\n\nText.\n".encode("latin-1")) == licence
+def test_licenses_of_python_packages(metadata: str, license: str) -> None:
+    assert license_in_core_metadata(f"{metadata}\n\nText.\n".encode("latin-1")) == license
 
 
 @pytest.mark.parametrize(
-    ("package", "licence"),
+    ("package", "license"),
     [
         ({"license": "MIT"}, "MIT"),
         ({"license": "apache-2.0"}, "Apache-2.0"),
@@ -278,9 +278,9 @@ def test_licences_of_python_packages(metadata: str, licence: str) -> None:
         ([], "NOASSERTION"),
     ],
 )
-def test_licences_of_npm_packages(package: Any, licence: str) -> None:
-    assert license_in_package_json(json.dumps(package).encode()) == licence
+def test_licenses_of_npm_packages(package: Any, license: str) -> None:
+    assert license_in_package_json(json.dumps(package).encode()) == license
 
 
-def test_a_package_json_that_is_none_states_no_licence() -> None:
+def test_a_package_json_that_is_none_states_no_license() -> None:
     assert license_in_package_json(b"[" * 100_000) == license_in_package_json(b"\xff") == "NOASSERTION"

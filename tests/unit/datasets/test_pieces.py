@@ -68,7 +68,7 @@ TEXTS: dict[Language, str] = {
 def edit(text: str, language: Language, id: str = "d:1") -> Edit:
     return Edit(
         instruction="Change it.", pre=text, post=text + "\n", language=language, tags=(), id=id, dataset="d",
-        licence="MIT", group="g", aliases=(), commit="c", origin="o",
+        license="MIT", group="g", aliases=(), commit="c", origin="o",
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_pieces_are_short_parse_alone_and_are_of_the_text(language: Language) ->
         assert not piece.pre.startswith((" ", "\n"))
         assert {line.strip() for line in piece.pre.splitlines()} <= lines
     assert len({piece.id for piece in pieces}) == len(pieces)
-    assert {(piece.group, piece.licence, piece.id.partition("/")[0]) for piece in pieces} == {("g", "MIT", "d:1")}
+    assert {(piece.group, piece.license, piece.id.partition("/")[0]) for piece in pieces} == {("g", "MIT", "d:1")}
 
 
 def test_statements_stay_together_as_long_as_there_is_room() -> None:

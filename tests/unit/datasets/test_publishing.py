@@ -28,7 +28,7 @@ CONTRACT = {
     "sha256": "0" * 64, "num_records": 4,
 }  # fmt: skip
 KEY = "0123456789" * 4
-NORMALIZED = {**CONTRACT, "licences": {"ISC": 1, "MIT": 2}, "tokenizer": "characters/4"}
+NORMALIZED = {**CONTRACT, "licenses": {"ISC": 1, "MIT": 2}, "tokenizer": "characters/4"}
 
 
 def store(folder: Path, kind: str, name: str, counts: dict[str, int], contract: dict[str, Any], text: str = "") -> None:
@@ -43,7 +43,7 @@ def made_paths(folder: Path) -> Paths:
     """Make a root with an artifact of each stage."""
     paths = Paths(folder / "root")
     store(paths.raw("small"), "raw", "small", {"rows": 4}, CONTRACT)
-    store(paths.normalized("small"), "normalized", "small", {"rows": 3, "dropped.licence": 1}, NORMALIZED)
+    store(paths.normalized("small"), "normalized", "small", {"rows": 3, "dropped.license": 1}, NORMALIZED)
     store(paths.division, "division", "all", {"rows": 3}, {})
     text = "".join(f"{line}\n" for line in LINES)
     store(paths.partition("processed", "python", "dev"), "splits", "python/dev", {"rows": 3, "rows.small": 3}, {}, text)
@@ -109,9 +109,9 @@ def test_an_offline_run_holds_one_artifact_with_figures_and_checksums_and_no_tex
         "normalized": {
             "small": {
                 "identity": identity["normalized/small"],
-                "counts": {"rows": 3, "dropped.licence": 1},
+                "counts": {"rows": 3, "dropped.license": 1},
                 **from_home,
-                "licences": {"ISC": 1, "MIT": 2},
+                "licenses": {"ISC": 1, "MIT": 2},
                 "tokenizer": "characters/4",
             }
         },

@@ -60,8 +60,8 @@ def test_every_commit_becomes_an_edit(mirror: Path) -> None:
         **{"python": 1100, "javascript": 748, "java": 409},
         **{"typescript": 307, "tsx": 123},
     }
-    # as the column says: mit, apache-2.0, bsd-3-clause, and 48 rows under two licences at once
-    assert Counter(edit.licence for edit in edits) == {
+    # as the column says: mit, apache-2.0, bsd-3-clause, and 48 rows under two licenses at once
+    assert Counter(edit.license for edit in edits) == {
         **{"MIT": 145 + 734 + 312 + 281, "Apache-2.0": 264 + 8 + 347 + 148},
         **{"BSD-3-Clause": 5 + 395, "apache-2.0+mit": 1 + 46 + 1},
     }

@@ -51,7 +51,7 @@ def test_a_row_becomes_a_label_on_the_text_of_its_class() -> None:
         tags=("smellycode", "category:Bloaters"),
         id=label.id,
         dataset="smellycode",
-        licence="MIT",
+        license="MIT",
         group="HRI-EU/SmellyCodeDataset",
         origin="HRI-EU/SmellyCodeDataset Python/SmellyUnannotated/Shop.py",
     )
@@ -81,7 +81,7 @@ def test_a_label_says_what_it_is_about(method: str, subject: str, place: str) ->
         ("class A: pass # smelly code\n", "class A: pass # smelly code\n", "it is no header"),
     ],
 )
-def test_the_licence_at_the_top_is_taken_off_as_it_calls_the_code_smelly(code: str, pre: str, reason: str) -> None:
+def test_the_license_at_the_top_is_taken_off_as_it_calls_the_code_smelly(code: str, pre: str, reason: str) -> None:
     label = outcome("smellycode", row(code=code))
     assert isinstance(label, Label)
     assert label.pre == pre, reason

@@ -14,7 +14,7 @@ from graftline.datasets.splits import SPLITS, write_assignments, write_split
 from tests.unit.datasets.shards import Row, change, written
 
 Folders = dict[str, Path]
-SHARED = ("id", "dataset", "instruction", "pre", "post", "tags", "licence", "origin_group", "origin")
+SHARED = ("id", "dataset", "instruction", "pre", "post", "tags", "license", "origin_group", "origin")
 
 
 def rows(prefix: str, count: int) -> dict[str, Row]:

@@ -35,7 +35,7 @@ SNIPPET = Edit(
     tags=("release_pairs",),
     id="release_pairs:1",
     dataset="release_pairs",
-    licence="ISC",
+    license="ISC",
     group="pypi:demo",
     aliases=("pypi:demo-fork",),
     commit="c0ffee",
@@ -128,8 +128,8 @@ def test_where_an_edit_comes_from_is_that_of_the_snippet(
     sources = {f"{edit.id}, {edit.origin}": edit for edit in snippets[language]}
     for edit in synthetic[language]:
         source = sources[edit.origin.partition(" on ")[2]]
-        assert (edit.group, edit.licence, edit.commit) == (source.group, source.licence, source.commit)
-        assert (edit.language, f"licence:{source.licence}" in edit.tags) == (language, True)
+        assert (edit.group, edit.license, edit.commit) == (source.group, source.license, source.commit)
+        assert (edit.language, f"license:{source.license}" in edit.tags) == (language, True)
         assert (f"source_language:{source.language}" in edit.tags) == (source.language != language)
 
 
@@ -196,10 +196,10 @@ def test_a_whole_synthetic_edit() -> None:
         # no other code is there to take a name from
         post="def f():\n    return load_v2()\n",
         language="python",
-        tags=("synthetic", "template:rename_function", "templates:trained", "licence:ISC", "seed:0"),
+        tags=("synthetic", "template:rename_function", "templates:trained", "license:ISC", "seed:0"),
         id=edit.id,
         dataset="synthetic_rules",
-        licence="ISC",
+        license="ISC",
         group="pypi:demo",
         aliases=("pypi:demo-fork",),
         commit="c0ffee",

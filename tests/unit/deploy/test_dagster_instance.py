@@ -283,7 +283,7 @@ def test_what_the_chart_passes_on_to_pods_is_what_the_cluster_takes(name: str) -
 
 def test_what_the_volume_hides_of_the_image_is_brought_to_it(launcher: K8sRunLauncher, tmp_path: Path) -> None:
     [catalog] = documents(CHECKOUT / "configs" / "datasets.yaml")
-    homes = {dataset.get("home") for dataset in catalog["datasets"].values()}
+    urls = {dataset.get("url") for dataset in catalog["datasets"].values()}
     root, volume = "/opt/graftline", tmp_path / "volume"
     volume.mkdir()
     for pod in (deployed(CODE)["spec"]["template"]["spec"], launched(launcher)["spec"]["template"]["spec"]):
@@ -292,7 +292,7 @@ def test_what_the_volume_hides_of_the_image_is_brought_to_it(launcher: K8sRunLau
         [hiding] = [mount for mount in own["volumeMounts"] if mount["mountPath"] == f"{root}/data"]
         assert first["volumeMounts"] == [{**hiding, "mountPath": "/volume"}]
         *copied, source, target = first["command"]
-        assert (source.removeprefix(f"{root}/") in homes, target) == (True, "/volume")
+        assert (source.removeprefix(f"{root}/") in urls, target) == (True, "/volume")
         shipped = CHECKOUT / source.removeprefix(f"{root}/")
         subprocess.run([*copied, shipped, volume], check=True)
         for path in shipped.iterdir():

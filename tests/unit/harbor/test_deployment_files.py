@@ -23,7 +23,7 @@ TASK = Task(
     instruction="i",
     before="a",
     target="b",
-    licence="MIT",
+    license="MIT",
     group="g",
     origin="o",
 )

@@ -27,7 +27,7 @@ TASK = Task(
     target="x = new('é')\r\ny = 1\n",
     gold_action=PatternAction(pattern="old($A)", rewrite="new($A)"),
     gold_next=(PatternAction(pattern='z("$A")', rewrite="w"),),
-    licence="MIT",
+    license="MIT",
     group="g",
     origin="o",
     tags=("a", "b"),
@@ -88,7 +88,7 @@ def test_a_foreign_task_is_none_of_ours(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"df-001-fox: was not exported from a refactoring task"):
         refactoring_task(read_task(write_card(tmp_path)))
     damaged = export_harbor_task(TASK, tmp_path / "ours")
-    text = (tmp_path / "ours" / damaged.id / "task.toml").read_text().replace('licence = "MIT"\n', "")
+    text = (tmp_path / "ours" / damaged.id / "task.toml").read_text().replace('license = "MIT"\n', "")
     write(tmp_path / "ours" / damaged.id, {"task.toml": text})
     with pytest.raises(DataError, match=r"is no refactoring task"):
         refactoring_task(read_task(tmp_path / "ours" / damaged.id))

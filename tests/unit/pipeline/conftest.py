@@ -74,7 +74,7 @@ def _made(
             {
                 "id": f"release:{number}",
                 "source": "pypi:demo 1.0->2.0",
-                "licence": "MIT",
+                "license": "MIT",
                 "language": "python",
                 "pre": f"def f{number}(a, b):\n    return old(a, b{number})\n",
                 "post": f"def f{number}(a, b):\n    return new(a, b{number})\n",

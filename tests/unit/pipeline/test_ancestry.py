@@ -68,7 +68,7 @@ def test_an_adapter_of_the_lineage_leads_back_to_the_raw_files(adapted: Paths) -
     }  # fmt: skip
     assert {*states(found).values()} == {State.SOUND, State.STATED}
     raw = found.nodes["data/raw/release_pairs/source"]
-    assert (raw.facts["licence"], raw.facts["home"], raw.parents) == ("MIT", "data/samples", ())
+    assert (raw.facts["license"], raw.facts["url"], raw.parents) == ("MIT", "data/samples", ())
     [attempts] = [one for one in found.nodes.values() if one.name == "python/train/induction"]
     assert (attempts.facts["teacher"], attempts.facts["verified"]) == ("induction", attempts.facts["rows"])
 
@@ -207,7 +207,7 @@ def test_every_row_leads_to_file_and_line_and_rule_and_reward(adapted: Paths) ->
         told = json.loads(raw[int(line) - 1])
         assert place == "data/raw/release_pairs/source/release_pairs.jsonl"
         assert (told["id"].replace("release:", "release_pairs:"), f"pypi:{told['pkg']}") == (row.edit_id, row.group)
-        assert (row.licence, row.teacher, row.reward, row.cause) == ("MIT", "induction", 1.0, "verified")
+        assert (row.license, row.teacher, row.reward, row.cause) == ("MIT", "induction", 1.0, "verified")
         assert {*json.loads(row.rule)} & {"pattern", "rule"}
     on = standing(rows)
     assert (on.rows, on.unknown, on.mean_reward) == (len(rows), 0, 1.0)
@@ -232,7 +232,7 @@ def test_a_row_without_a_task_is_counted_as_unknown(adapted: Paths) -> None:
     found = trace_provenance(adapted, "chatted")
     assert found.nodes["data/chats.jsonl"].state == State.UNRECORDED
     on = standing(training_rows(adapted, found))
-    assert (on.rows, on.unknown, on.by["licence"]) == (3, 3, {"NOASSERTION": 3})
+    assert (on.rows, on.unknown, on.by["license"]) == (3, 3, {"NOASSERTION": 3})
 
 
 def test_drawings_have_every_ancestor_and_mark_what_changed(adapted: Paths) -> None:
@@ -254,7 +254,7 @@ def test_an_export_records_what_it_was_made_of_and_is_checked_with_all_else(adap
         "tasks.python.train": load_record(adapted.partition("tasks", "python", "train")).identity,
         "teacher_trajectories.python.train.induction": load_record(adapted.attempts("python", "train", "induction")).identity,
     }  # fmt: skip
-    assert record.counts["licence.MIT"] == record.counts["rows"]
+    assert record.counts["license.MIT"] == record.counts["rows"]
     assert audit(adapted).faults == []
     altered(file)
     assert audit(adapted).faults == [f"{file}: was altered after it was written; export it again"]

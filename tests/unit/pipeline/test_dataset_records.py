@@ -17,7 +17,7 @@ from tests.lineages import Run
 
 PLAIN = ("name", "inputs", "config", "code_version", "files", "counts", "written_at")
 OF_DATASETS = ("source", "version", "license", "downloaded_at", "sha256", "num_records")
-OF_NORMALIZED = ("licences", "tokenizer")
+OF_NORMALIZED = ("licenses", "tokenizer")
 MODELS = {"source": RawRecord, "normalized": NormalizedRecord}
 
 
@@ -52,7 +52,7 @@ def test_a_run_writes_every_field_of_the_contract(made: Path) -> None:
     }
     assert {field: normalized[field] for field in (*OF_DATASETS, *OF_NORMALIZED)} == {
         **contract,
-        "licences": {"MIT": 3},
+        "licenses": {"MIT": 3},
         "tokenizer": "characters/4",
     }
 
@@ -65,7 +65,7 @@ def test_the_record_of_every_file_has_its_size_and_checksum(made: Path) -> None:
     assert found == {name: (sha256_file(path), path.stat().st_size) for name, path in files.items()}
 
 
-def test_licences_are_counted_by_the_row(made: Path, run: Run) -> None:
+def test_licenses_are_counted_by_the_row(made: Path, run: Run) -> None:
     sample = made / "data" / "samples" / "release_pairs.jsonl"
     lines = sample.read_text("utf-8").splitlines(keepends=True)
     allowed, refused = lines[1].replace('"MIT"', '"ISC"'), lines[2].replace('"MIT"', '"AGPL-3.0-only"')
@@ -73,7 +73,7 @@ def test_licences_are_counted_by_the_row(made: Path, run: Run) -> None:
     run(made)
     record = load_record(folder_of(made, "normalized"))
     assert isinstance(record, NormalizedRecord)
-    assert (record.licences, record.counts["dropped.licence"]) == ({"ISC": 1, "MIT": 1}, 1)
+    assert (record.licenses, record.counts["dropped.license"]) == ({"ISC": 1, "MIT": 1}, 1)
 
 
 @pytest.mark.parametrize("field", OF_NORMALIZED)
@@ -85,11 +85,11 @@ def test_a_normalized_record_without_a_field_of_its_own_is_refused(made: Path, f
 
 
 @pytest.mark.parametrize("what", MODELS)
-def test_a_record_that_leaves_out_its_schema_version_is_of_the_first(made: Path, what: str) -> None:
+def test_a_record_that_leaves_out_its_schema_version_is_of_this_version(made: Path, what: str) -> None:
     path = folder_of(made, what) / RECORD_NAME
     record = load_record(path.parent)
     values = json.loads(path.read_text("utf-8"))
-    assert values.pop("schema_version") == 1
+    assert values.pop("schema_version") == 2
     path.write_text(json.dumps(values), "utf-8")
     assert load_record(path.parent) == record
 
@@ -97,7 +97,7 @@ def test_a_record_that_leaves_out_its_schema_version_is_of_the_first(made: Path,
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("licences", value) for value in (None, ["MIT"], {"MIT": "three"}, {"MIT": None}, {"MIT": 0.5})),
+        *(("licenses", value) for value in (None, ["MIT"], {"MIT": "three"}, {"MIT": None}, {"MIT": 0.5})),
         *(("tokenizer", value) for value in ("", None, 4)),
         # no field of the contract
         ("downloaded_by", "me"),
@@ -117,7 +117,7 @@ def test_a_raw_record_has_no_field_of_a_normalized_one(made: Path, field: str) -
     assert message.startswith(f"{folder / RECORD_NAME}: is not a record (field {field!r} belongs to no record")
 
 
-@pytest.mark.parametrize(("field", "value"), [("licences", {"MIT": 2, "ISC": 1}), ("tokenizer", "o200k_base")])
+@pytest.mark.parametrize(("field", "value"), [("licenses", {"MIT": 2, "ISC": 1}), ("tokenizer", "o200k_base")])
 def test_a_field_of_a_normalized_record_that_was_edited_shows(made: Path, field: str, value: Any) -> None:
     folder = folder_of(made, "normalized")
     assert altered(folder, lambda values: values.update({field: value})) == (

@@ -54,7 +54,7 @@ class TwoDatasets:
         self.paths = Paths(self.root)
         files = [{"path": f"{language}.jsonl"} for language in TEXTS]
         entry = {"reader": "commitpackft", "version": "1", "license": "MIT", "files": files}
-        datasets = {name: {**entry, "home": f"data/samples/{name}"} for name in ("first", "second")}
+        datasets = {name: {**entry, "url": f"data/samples/{name}"} for name in ("first", "second")}
         catalog = {"languages": ["java", "python"], "datasets": datasets, "use": ["first", "second"]}
         (self.root / "configs" / "datasets.yaml").write_text(
             json.dumps({**catalog, "synthesis": {"per_partition": 0}}), "utf-8"
@@ -80,7 +80,7 @@ def test_a_changed_language_of_one_dataset_remakes_that_language_alone(two: TwoD
     two.put("second", "python", commits("second", "python", 5))
     reasons = {name: reason for name, reason in run(two.root).items() if reason}
     over_all = {
-        "raw second": "input home changed",
+        "raw second": "input source changed",
         "normalized second": "input raw changed",
         "division all": "input second changed",
     }
@@ -99,11 +99,11 @@ def test_rows_that_are_dropped_anyway_change_no_split(two: TwoDatasets, run: Run
     two.put("second", "python", [*commits("second", "python"), refused])
     reasons = {name: reason for name, reason in run(two.root).items() if reason}
     assert reasons == {
-        "raw second": "input home changed",
+        "raw second": "input source changed",
         "normalized second": "input raw changed",
         "division all": "input second changed",
     }
-    assert load_record(two.paths.normalized("second")).counts["dropped.licence"] == 1
+    assert load_record(two.paths.normalized("second")).counts["dropped.license"] == 1
 
 
 def test_a_dataset_that_is_no_longer_used_is_taken_out_of_the_splits(

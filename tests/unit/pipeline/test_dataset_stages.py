@@ -51,10 +51,10 @@ def test_raw_keeps_the_bytes_and_says_where_they_come_from(
 def test_raw_of_several_files_fetches_them_all(
     opened: Opened, small_checkout: Any, varied_pairs: list[dict[str, Any]], reconfigure: Callable[..., None]
 ) -> None:
-    home = small_checkout.sample.parent
+    source = small_checkout.sample.parent
     for name, row in zip(("a", "b"), varied_pairs, strict=False):
-        (home / name).mkdir()
-        (home / name / f"{name}.jsonl").write_text(json.dumps(row), "utf-8")
+        (source / name).mkdir()
+        (source / name / f"{name}.jsonl").write_text(json.dumps(row), "utf-8")
     files = [{"path": "a/a.jsonl"}, {"path": "b/b.jsonl"}]
     reconfigure(small_checkout.root, "datasets.yaml", {"datasets.release_pairs.files": files})
     with opened() as lineage:
@@ -84,7 +84,7 @@ def test_normalized_counts_every_row_it_leaves_out(
         [
             varied_pairs[0],
             "{broken",
-            {**pair, "licence": "GPL-3.0-only"},
+            {**pair, "license": "GPL-3.0-only"},
             varied_pairs[1],
             {**pair, "language": "cobol"},
             "[1]",
@@ -98,7 +98,7 @@ def test_normalized_counts_every_row_it_leaves_out(
         "rows_in": 7,
         "rows": 2,
         "labels": 0,
-        "dropped.licence": 1,
+        "dropped.license": 1,
         "dropped.malformed_json": 2,
         "dropped.unchanged": 1,
         "dropped.unknown_language": 1,
@@ -109,7 +109,7 @@ def test_normalized_counts_every_row_it_leaves_out(
     ]
     assert found == [
         ("release_pairs", "release_pairs.jsonl", 2, "malformed_json"),
-        ("release_pairs", "release_pairs.jsonl", 3, "licence"),
+        ("release_pairs", "release_pairs.jsonl", 3, "license"),
         ("release_pairs", "release_pairs.jsonl", 5, "unknown_language"),
         ("release_pairs", "release_pairs.jsonl", 6, "malformed_json"),
         ("release_pairs", "release_pairs.jsonl", 7, "unchanged"),
@@ -174,7 +174,7 @@ def test_the_rows_of_a_split_are_there_as_parquet_too(made: Path) -> None:
         "pre": edit.pre,
         "post": edit.post,
         "tags": json.dumps(edit.tags, separators=(",", ":")),
-        "licence": "MIT",
+        "license": "MIT",
         "origin_group": edit.group,
         "cluster": row["cluster"],
         "origin": edit.origin,
@@ -223,13 +223,13 @@ def test_the_bytes_of_a_dataset_are_counted_over_all_its_files(
     counted: list[tuple[int, int]],
 ) -> None:
     files = [{"path": name, **({} if size is None else {"size_bytes": size})} for name, size in sizes.items()]
-    changes = {"files": files, "home": "memory://home", "keep": keep}
+    changes = {"files": files, "url": "memory://source", "keep": keep}
     settings = {f"datasets.release_pairs.{key}": value for key, value in changes.items()}
     reconfigure(small_checkout.root, "datasets.yaml", settings)
     shown: list[tuple[int, int]] = []
     with opened() as lineage:
         lineage.ports.replace(
-            "dataset_hub", memory_hub({"memory://home/a.jsonl": b"12345", "memory://home/b.jsonl": b"123"})
+            "dataset_hub", memory_hub({"memory://source/a.jsonl": b"12345", "memory://source/b.jsonl": b"123"})
         )
         lineage.advance = lambda done, total: shown.append((done, total))
         make("raw", lineage, "release_pairs")

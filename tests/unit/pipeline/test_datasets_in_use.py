@@ -17,8 +17,8 @@ FILES = [{"path": "*"}]
 def catalog() -> Catalog:
     """Datasets here, elsewhere, nowhere known and in a registry, of which only the first is in use."""
 
-    def entry(reader: str, home: str | None, **more: Any) -> dict[str, Any]:
-        return {"reader": reader, "home": home, "version": "1", "license": "MIT", "files": FILES, **more}
+    def entry(reader: str, source: str | None, **more: Any) -> dict[str, Any]:
+        return {"reader": reader, "url": source, "version": "1", "license": "MIT", "files": FILES, **more}
 
     package = {"registry": "pypi", "name": "demo", "old": "1", "new": "2"}
     datasets = {
@@ -39,7 +39,7 @@ def catalog() -> Catalog:
         pytest.param(None, "all", ["here", "elsewhere", "nowhere", "registry", "exam"], id="all there are"),
         pytest.param(None, " exam , here ", ["here", "exam"], id="by name, in the order of precedence all the same"),
         pytest.param(["elsewhere"], None, ["here", "elsewhere"], id="what the mirror holds beside what lies here"),
-        pytest.param(["nowhere", "exam"], None, ["here", "nowhere", "exam"], id="a mirror knows what has no home"),
+        pytest.param(["nowhere", "exam"], None, ["here", "nowhere", "exam"], id="a mirror knows what has no source"),
         pytest.param(["here", "registry"], None, ["here"], id="no mirror stands for what is here, nor for a registry"),
         pytest.param([], None, ["here"], id="an empty mirror"),
         pytest.param(["stranger"], None, ["here"], id="a mirror of something else too"),

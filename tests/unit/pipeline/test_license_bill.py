@@ -1,4 +1,4 @@
-"""The licence bill of an adapter: what is counted, what is asked for, what is not known, and the document of it."""
+"""The license bill of an adapter: what is counted, what is asked for, what is not known, and the document of it."""
 
 import json
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from graftline.pipeline.provenance.license_document import cyclonedx
 from graftline.pipeline.provenance.rows import TrainingRow
 from graftline.pipeline.provenance.trace import Provenance, ProvenanceNode, State
 
-RAW = {"licence": "MIT", "version": "1", "home": "data/samples"}
+RAW = {"license": "MIT", "version": "1", "url": "data/samples"}
 
 
-def chat(number: int, licence: str, origin: str, **other: Any) -> dict[str, Any]:
+def chat(number: int, license: str, origin: str, **other: Any) -> dict[str, Any]:
     row = {"messages": [], "task_id": f"pairs:{number}", "dataset": "pairs", "language": "python"}
-    return {**row, "licence": licence, "origin": origin, **other}
+    return {**row, "license": license, "origin": origin, **other}
 
 
 @pytest.fixture
 def bill(tmp_path: Path, checkout: Path) -> LicenseBill:
-    """Of five rows: two of one package, one without a licence, one made by a template, one by a model that nobody knows."""
+    """Of five rows: two of one package, one without a license, one made by a template, one by a model that nobody knows."""
     from graftline.core.parquet import write_parquet
 
     rows = [
@@ -57,17 +57,17 @@ def of(file: Path) -> Provenance:
     def stated(key: str, kind: str, facts: Mapping[str, Any]) -> ProvenanceNode:
         return ProvenanceNode(key, kind, key, State.STATED, facts=facts)
 
-    model = {"licence": "Apache-2.0", "digest": "ab" * 32, "card": "maker/base"}
+    model = {"license": "Apache-2.0", "digest": "ab" * 32, "card": "maker/base"}
     ancestors = [stated("pairs", "raw", RAW), stated("untouched", "raw", RAW), stated("base", "base_model", model)]
     return Provenance(file.parent, record, None, {file: None}, {one.key: one for one in ancestors})
 
 
-def test_rows_are_counted_by_licence_package_and_dataset(bill: LicenseBill) -> None:
-    assert bill.by_licence() == [
-        {"licence": "MIT", "asks": "notice", "rows": 2, "packages": 1, "datasets": ["pairs"]},
-        {"licence": "Apache-2.0", "asks": "notice and changes", "rows": 1, "packages": 1, "datasets": ["pairs"]},
-        {"licence": "GPL-3.0-only", "asks": "share alike", "rows": 1, "packages": 1, "datasets": ["pairs"]},
-        {"licence": "NOASSERTION", "asks": "unknown", "rows": 1, "packages": 1, "datasets": ["pairs"]},
+def test_rows_are_counted_by_license_package_and_dataset(bill: LicenseBill) -> None:
+    assert bill.by_license() == [
+        {"license": "MIT", "asks": "notice", "rows": 2, "packages": 1, "datasets": ["pairs"]},
+        {"license": "Apache-2.0", "asks": "notice and changes", "rows": 1, "packages": 1, "datasets": ["pairs"]},
+        {"license": "GPL-3.0-only", "asks": "share alike", "rows": 1, "packages": 1, "datasets": ["pairs"]},
+        {"license": "NOASSERTION", "asks": "unknown", "rows": 1, "packages": 1, "datasets": ["pairs"]},
     ]
     assert [(one.name, one.rows, one.places) for one in bill.packages] == [
         ("pypi:one", 2, ("1->2", "2->3")),
@@ -76,34 +76,34 @@ def test_rows_are_counted_by_licence_package_and_dataset(bill: LicenseBill) -> N
         ("owner/name", 1, ("abc",)),
     ]
     # of a dataset that no row is of, nothing is asked
-    assert [(part.kind, part.name, part.licence, part.rows) for part in bill.parts] == [
+    assert [(part.kind, part.name, part.license, part.rows) for part in bill.parts] == [
         ("dataset", "pairs", "MIT", 5),
         ("base model", "base", "Apache-2.0", 0),
         ("teacher", "openai/unheard-of", "NOASSERTION", 1),
     ]
 
 
-def test_what_has_no_licence_that_is_known_is_told_and_never_left_out(bill: LicenseBill) -> None:
+def test_what_has_no_license_that_is_known_is_told_and_never_left_out(bill: LicenseBill) -> None:
     assert bill.unknown == [
-        "owner/name: NOASSERTION, 1 rows; find out its licence, or leave its rows out",
-        "teacher openai/unheard-of: licence unknown; find out on what terms it is",
+        "owner/name: NOASSERTION, 1 rows; find out its license, or leave its rows out",
+        "teacher openai/unheard-of: license unknown; find out on what terms it is",
     ]
 
 
 def test_notices_are_of_what_asks_for_them(bill: LicenseBill) -> None:
     assert bill.notices() == [
         f"base (maker/base, sha256 {'ab' * 32}): Apache-2.0",
-        "pypi:one (1->2 and 1 more): MIT; copyright of its authors, whose notice, and the text of the licence are there",
+        "pypi:one (1->2 and 1 more): MIT; copyright of its authors, whose notice, and the text of the license are there",
         "npm:@of/two (1->2): Apache-2.0; copyright of its authors, whose notice, its NOTICE file if it has one, and the text"
-        " of the licence are there",
-        "debian:three (1->2): GPL-3.0-only; copyright of its authors, whose notice, and the text of the licence are there",
+        " of the license are there",
+        "debian:three (1->2): GPL-3.0-only; copyright of its authors, whose notice, and the text of the license are there",
     ]
 
 
-def test_every_licence_that_is_allowed_by_default_has_what_it_asks_for() -> None:
+def test_every_license_that_is_allowed_by_default_has_what_it_asks_for() -> None:
     from graftline.datasets.catalog import Cleaning
 
-    assert [licence for licence in Cleaning().licences if licence not in ASKS] == []
+    assert [license for license in Cleaning().licenses if license not in ASKS] == []
 
 
 def test_the_document_is_one_of_cyclonedx(bill: LicenseBill) -> None:

@@ -166,7 +166,7 @@ def test_a_changed_row_remakes_everything_after_it(made: Path, run: Run) -> None
     sample = made / "data" / "samples" / "release_pairs.jsonl"
     sample.write_text(sample.read_text("utf-8").replace("new(a, b1)", "new(b1, a)"), "utf-8")
     # all but the division: the row stays where it was
-    assert by_stage(run(made)) == changed_at("raw", "input home changed")
+    assert by_stage(run(made)) == changed_at("raw", "input source changed")
     edits = "".join(
         (Paths(made).partition("processed", "python", split) / "edits.jsonl").read_text("utf-8")
         for split in ("train", "dev", "test")

@@ -236,7 +236,7 @@ def test_progress_is_told_of_every_artifact_in_order(
     ]
     assert told[:9] == [
         ("start", "raw", "release_pairs"),
-        # bytes, of which the home says how many there are
+        # bytes, of which the source says how many there are
         ("advance", size, size),
         ("finish", "not there yet"),
         ("start", "normalized", "release_pairs"),

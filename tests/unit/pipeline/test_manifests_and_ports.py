@@ -13,7 +13,7 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.paths import Paths, portable
 from graftline.datasets.sources.base import FolderHub
 from graftline.datasets.sources.mirror import MirrorHub
-from graftline.datasets.sources.open import HomesHub, HomesHubConfig, MemoryHubConfig
+from graftline.datasets.sources.open import MemoryHubConfig, SourcesHub, SourcesHubConfig
 from graftline.datasets.store import FilesDatasetStoreConfig, MemoryDatasetStoreConfig
 from graftline.llm.fleet import PoolSettings
 from graftline.llm.open import ActorsConfig, MemoryChatModelConfig
@@ -33,7 +33,7 @@ from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, Ti
 from tests.processes import command_line
 
 EMBEDDED = Manifest(
-    dataset_hub=HomesHubConfig(),
+    dataset_hub=SourcesHubConfig(),
     sandbox=WarmSandboxConfig(limits=Limits(), required_level="compute"),
     teacher=InductionTeacherConfig(),
     chat_model=ActorsConfig(fleet="embedded"),
@@ -59,7 +59,7 @@ MANIFEST_OF = {
     "local": EMBEDDED,
     "prod": EMBEDDED.model_copy(
         update={
-            "dataset_hub": HomesHubConfig(mirror_must_match_pins=True),
+            "dataset_hub": SourcesHubConfig(mirror_must_match_pins=True),
             "chat_model": ActorsConfig(fleet="gpu"),
             "queue": RedisQueueConfig(),
             "training_client": TinkerServiceConfig(),
@@ -150,7 +150,7 @@ def test_an_unknown_manifest_or_port_lists_the_known_ones(
     [
         ({"sandbox": "docker"}, ["local.yaml: sandbox: ", "'docker'", "'warm', 'process', 'memory'"]),
         ({"teacher": "oracle"}, ["local.yaml: teacher: ", "'oracle'", "'induction', 'memory'"]),
-        ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'homes', 'local', 'memory'"]),
+        ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'sources', 'homes', 'local', 'memory'"]),
         (
             {"sandbox.limits.cpu": 1},
             ["sandbox.warm.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
@@ -179,7 +179,7 @@ def test_a_manifest_names_every_port(tmp_path: Path) -> None:
 def test_ports_are_what_the_manifest_says(checkout: Path) -> None:
     with build_ports(Paths(checkout), "local", {"sandbox": "memory"}) as ports:
         found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
-    assert found == [HomesHub, MemorySandbox, InductionTeacher]
+    assert found == [SourcesHub, MemorySandbox, InductionTeacher]
     with build_ports(Paths(checkout), "local", {"sandbox": "memory", "dataset_hub": "local"}) as ports:
         assert type(ports.dataset_hub) is FolderHub
     with build_ports(Paths(checkout), "test") as ports:

@@ -62,7 +62,7 @@ def task(number: int) -> Task:
         before=f"x = old({number})\ny = old(b)\n",
         target=f"x = new({number})\ny = new(b)\n",
         gold_action=PatternAction(pattern="old($A)", rewrite="new($A)"),
-        licence="MIT",
+        license="MIT",
         group=f"g{number % 6}",
         origin="o",
     )

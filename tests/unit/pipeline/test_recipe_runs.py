@@ -104,9 +104,9 @@ def test_what_is_unknown_is_refused_with_what_is_known(root: Path) -> None:
 @pytest.mark.parametrize(
     ("manifest", "kinds"),
     [
-        ("default", ["local", "files", "filesystem", "homes", "actors", "hashed", "sqlite", "warm"]),
-        ("local", ["local", "files", "filesystem", "homes", "actors", "hashed", "sqlite", "warm"]),
-        ("prod", ["tinker", "files", "filesystem", "homes", "actors", "hashed", "sqlite", "warm"]),
+        ("default", ["local", "files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]),
+        ("local", ["local", "files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]),
+        ("prod", ["tinker", "files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]),
         ("test", ["memory", "memory", "memory", "memory", "memory", "hashed", "memory", "memory"]),
     ],
 )

@@ -43,12 +43,14 @@ def test_rows_attempts_adapters_and_evaluations_are_shown(root: Path) -> None:
     counts = {name: stage["counts"] for name, stage in stages.items()}
     assert (counts["splits"]["rows"], counts["tasks"]["rows"], counts["trajectories"]["verified"]) == (27, 37, 36)
     assert "| verified | 4 | 0 |" in graftline(root, "eval", "report", "teachers")
+    edits = graftline(root, "datasets", "sample", "--json")["edits"]
+    assert {edit["license"] for edit in edits} == {"MIT", "BSD-3-Clause"}
 
 
 def test_an_adapter_is_traced_to_its_rows_and_their_licenses(root: Path) -> None:
     lineage = graftline(root, "lineage", "tiny", "--rows", "--json")
     assert len(lineage["rows"]) == 8
-    assert "BSD-2-Clause" in graftline(root, "licences", "seen")
+    assert "BSD-2-Clause" in graftline(root, "licenses", "seen")
 
 
 def test_a_run_brings_it_up_to_date_and_comes_to_the_same(root: Path) -> None:

@@ -86,12 +86,12 @@ def test_tables_name_what_was_left_out(
     small_checkout: Any, varied_pairs: list[dict[str, Any]], reconfigure: Callable[..., None], run: Run
 ) -> None:
     reconfigure(small_checkout.root, "datasets.yaml", {"languages": ["python"]})
-    small_checkout.write([varied_pairs[0], *["{broken"] * 999, "[1]", {**varied_pairs[1], "licence": "GPL-3.0-only"}])
+    small_checkout.write([varied_pairs[0], *["{broken"] * 999, "[1]", {**varied_pairs[1], "license": "GPL-3.0-only"}])
     run(small_checkout.root)
     [(_, _, lineage), _] = tables(summarize(Paths(small_checkout.root)))
     # thousands are set apart; lines that are broken are rows
     assert lineage[0][:3] == ("raw", "1,002", "")
-    assert lineage[1][:3] == ("normalized", "1", "licence 1, malformed_json 1000")
+    assert lineage[1][:3] == ("normalized", "1", "license 1, malformed_json 1000")
 
 
 def test_a_partial_folder_and_an_unreadable_artifact_are_left_out(made: Path) -> None:

@@ -88,12 +88,12 @@ def test_what_is_looked_at_and_solved_is_of_other_repositories(adapted: Paths, s
         assert len(set.union(*groups)) == 3
 
 
-def test_licences_are_counted_and_stand_on_the_card(adapted: Paths) -> None:
+def test_licenses_are_counted_and_stand_on_the_card(adapted: Paths) -> None:
     counts = load_record(adapted.training_set("tiny")).counts
     card = (adapted.adapter("tiny") / "README.md").read_text("utf-8")
     trained = load_record(adapted.adapter("tiny")).counts["trained_tokens"]
-    assert {key: count for key, count in counts.items() if key.startswith("licence.")} == {
-        "licence.MIT": counts["rows"]
+    assert {key: count for key, count in counts.items() if key.startswith("license.")} == {
+        "license.MIT": counts["rows"]
     }
     for line in (
         f"| MIT | {counts['rows']} |",

@@ -18,12 +18,12 @@ TESTS = {path.stem: path for path in sorted((PROJECT / "tests").glob("*.sql"))}
 COLUMNS: Mapping[str, Mapping[str, Column]] = {
     "datasets": {"dataset": "word"},
     "counts": {"dataset": "word", "stage": "word", "name": "word", "number": "whole"},
-    "allowed_licences": {"licence": "word"},
+    "allowed_licenses": {"license": "word"},
     "limits": {"max_pre_tokens": "whole"},
-    "normalized": {"dataset": "word", "id": "text", "licence": "word", "link_keys": "keys", "language": "word"},
+    "normalized": {"dataset": "word", "id": "text", "license": "word", "link_keys": "keys", "language": "word"},
     "drops": DROPS,
     "labels": {
-        "id": "text", "dataset": "word", "language": "word", "label": "text", "holds": "flag", "licence": "word",
+        "id": "text", "dataset": "word", "language": "word", "label": "text", "holds": "flag", "license": "word",
         "instruction": "text", "origin": "text",
     },
     "division": {**DIVISION, "language": "word"},

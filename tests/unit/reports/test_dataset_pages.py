@@ -23,21 +23,21 @@ CONTRACT: dict[str, Any] = {
     "num_records": 1200,
 }
 COMMON: dict[str, Any] = {"name": "one", "code_version": "1", "files": {}, "counts": {}, "written_at": NOON.isoformat()}
-FUNNEL = [("at_home", "", 1200), ("read", "", 1200), ("outcomes", "", 1200), ("dropped", "licence", 3)]
+FUNNEL = [("at_source", "", 1200), ("read", "", 1200), ("outcomes", "", 1200), ("dropped", "license", 3)]
 MARTS = (
-    "dataset_stats", "dataset_tokens", "dataset_languages", "dataset_licences", "dataset_drops", "dataset_overlaps",
+    "dataset_stats", "dataset_tokens", "dataset_languages", "dataset_licenses", "dataset_drops", "dataset_overlaps",
     "dataset_labels", "dataset_examples",
 )  # fmt: skip
 
 
 def raw(**changes: Any) -> RawRecord:
     files = {name: FileSum(sha256="b" * 64, size_bytes=700) for name in ("a.jsonl", "b.jsonl")}
-    values = {**COMMON, "kind": "raw", "inputs": {}, "config": {"home": "data/samples"}, **CONTRACT, "files": files}
+    values = {**COMMON, "kind": "raw", "inputs": {}, "config": {"url": "data/samples"}, **CONTRACT, "files": files}
     return RawRecord.model_validate({**values, **changes})
 
 
 def normalized(**changes: Any) -> NormalizedRecord:
-    values = {**COMMON, "kind": "normalized", "inputs": {}, "config": {}, "licences": {}, **CONTRACT}
+    values = {**COMMON, "kind": "normalized", "inputs": {}, "config": {}, "licenses": {}, **CONTRACT}
     return NormalizedRecord.model_validate({**values, "tokenizer": "o200k_base", **changes})
 
 
@@ -61,7 +61,7 @@ def section(text: str, heading: str) -> str:
 def test_the_facts_are_those_of_the_contract() -> None:
     assert page().partition("## ")[0] == (
         "# Dataset `one`\n\n[All datasets](index.md)\n\n"
-        "| fact | value |\n|---|---|\n| source | one |\n| home | data/samples |\n| version | 1+mirror.abc |\n"
+        "| fact | value |\n|---|---|\n| source | one |\n| url | data/samples |\n| version | 1+mirror.abc |\n"
         f"| license | MIT |\n| sha256 | {'a' * 64} |\n| num_records | 1,200 |\n| files | 2 |\n| size_bytes | 1,400 |\n"
         "| tokenizer | o200k_base |\n\n"
     )
@@ -82,14 +82,14 @@ def test_a_page_begins_with_a_warning_where_most_rows_are_lost_to_one_reason() -
 
 def test_losses_have_a_dash_and_a_row_that_holds_one_thing_is_not_told_twice() -> None:
     assert section(page(), "From rows to splits").partition("\n\n")[2] == (
-        "| step | rows | % |\n|---|---:|---:|\n| rows at the home | 1,200 | 100.0 |\n| rows read | 1,200 | 100.0 |\n"
-        "| - dropped: licence | 3 | 0.25 |\n\n![from rows to splits](one.funnel.png)\n"
+        "| step | rows | % |\n|---|---:|---:|\n| rows at the source | 1,200 | 100.0 |\n| rows read | 1,200 | 100.0 |\n"
+        "| - dropped: license | 3 | 0.25 |\n\n![from rows to splits](one.funnel.png)\n"
     )
 
 
 def test_an_empty_dataset_has_a_page_without_percentages() -> None:
-    text = page(dataset_funnel=funnel(("at_home", "", 0), ("read", "", 0)))
-    assert "| rows at the home | 0 | - |" in text
+    text = page(dataset_funnel=funnel(("at_source", "", 0), ("read", "", 0)))
+    assert "| rows at the source | 0 | - |" in text
     assert section(text, "Example") == "*No edit is kept.*\n"
 
 
@@ -113,7 +113,7 @@ def test_splits_stand_in_their_order_and_all_languages_first() -> None:
 
 def test_an_example_with_backticks_and_markup_stays_in_its_fence() -> None:
     example = {
-        "dataset": "one", "id": "one:1", "language": "python", "split": "train", "licence": "MIT",
+        "dataset": "one", "id": "one:1", "language": "python", "split": "train", "license": "MIT",
         "origin": "owner/*name*", "instruction": "Close ```this```\n# Not a heading", "pre": "a\n````\n", "post": "b\n````\n",
     }  # fmt: skip
     assert section(page(dataset_examples=[example]), "Example").partition("| origin")[2] == (
@@ -164,9 +164,9 @@ def test_an_evaluation_that_was_fetched_anew_since_is_not_taken_for_the_old_one(
 
 
 def test_the_index_shows_shares_and_which_dataset_repeats_which() -> None:
-    one = [("at_home", "", 10), ("edits", "", 9), ("duplicates", "duplicate_row", 1), ("kept", "", 8)]
+    one = [("at_source", "", 10), ("edits", "", 9), ("duplicates", "duplicate_row", 1), ("kept", "", 8)]
     two = [
-        ("at_home", "", 5),
+        ("at_source", "", 5),
         ("labels", "", 1),
         ("edits", "", 4),
         ("duplicates", "duplicate_code", 2),
@@ -188,8 +188,8 @@ def test_the_index_shows_shares_and_which_dataset_repeats_which() -> None:
                 {"language": "python", "split": "train", "edits": 3},
                 {"language": "java", "split": "train", "edits": 1},
             ],
-            "dataset_licences": [
-                {"licence": "MIT", "kept": 3}, {"licence": "ISC", "kept": 0}, {"licence": "MIT", "kept": 1},
+            "dataset_licenses": [
+                {"license": "MIT", "kept": 3}, {"license": "ISC", "kept": 0}, {"license": "MIT", "kept": 1},
             ],
         },
         [],
@@ -208,4 +208,4 @@ def test_the_index_shows_shares_and_which_dataset_repeats_which() -> None:
         "| language | kept | % of all kept | train | dev | test |\n|---|---:|---:|---:|---:|---:|\n"
         "| java | 1 | 25.0 | 1 | 0 | 0 |\n| python | 3 | 75.0 | 3 | 0 | 0 |\n"
     )
-    assert section(text, "Licences") == ("| licence | kept | % of all kept |\n|---|---:|---:|\n| MIT | 4 | 100.0 |\n")
+    assert section(text, "Licenses") == ("| license | kept | % of all kept |\n|---|---:|---:|\n| MIT | 4 | 100.0 |\n")

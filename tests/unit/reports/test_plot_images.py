@@ -13,7 +13,7 @@ STEPS = [{"step": f"dropped: reason {number}", "number": number * 1000, "is_loss
 BINS = [
     {"side": side, "tokens_from": 1 << power, "edits": power * 7} for power in range(11) for side in ("pre", "post")
 ]
-SHARES = [{"licence": f"Licence-{number}", "percent_of_kept": 100 / 60} for number in range(60)]
+SHARES = [{"license": f"License-{number}", "percent_of_kept": 100 / 60} for number in range(60)]
 PRECISION = [{"language": "python", "dataset": f"set{number}", "precision": 0.5} for number in range(30)]
 PARTS = [{"failure": f"class {number}", "general": number, "literal": None} for number in range(60)]
 TIMES = [{"language": f"language {number}", "p50": 10 * number + 0.5, "p90": 10**number} for number in range(6)]
@@ -23,7 +23,7 @@ DRAWN: dict[str, Callable[[], bytes]] = {
     "funnel": lambda: funnel(STEPS),
     "grouped": lambda: group_bars(TIMES, ["language"], ["p50", "p90"], "milliseconds"),
     "histogram": lambda: histogram(BINS, "characters/4"),
-    "shares": lambda: shares(SHARES, "licence", "percent_of_kept"),
+    "shares": lambda: shares(SHARES, "license", "percent_of_kept"),
     "stacked": lambda: stack_bars(PARTS, ["failure"], ["general", "literal"], "attempts"),
 }
 
@@ -52,7 +52,7 @@ def test_a_style_of_the_user_does_not_show(monkeypatch: pytest.MonkeyPatch) -> N
         lambda: group_bars([{"language": "java", "p50": None}], ["language"], ["p50"], "milliseconds"),
         lambda: stack_bars([], ["failure"], ["attempts"], "attempts"),
         lambda: histogram([{"side": "pre", "tokens_from": 4, "edits": 1}], "o200k_base"),  # one bin, one side
-        lambda: shares([{"licence": "MIT", "percent_of_kept": 100.0}], "licence", "percent_of_kept"),
+        lambda: shares([{"license": "MIT", "percent_of_kept": 100.0}], "license", "percent_of_kept"),
     ],
 )
 def test_a_plot_of_next_to_nothing_is_drawn(draw: Callable[[], bytes]) -> None:
@@ -72,8 +72,8 @@ def test_an_interval_is_drawn_where_it_is_known() -> None:
 
 
 def test_shares_of_the_same_rows_in_another_order_are_the_same_plot() -> None:
-    rows: list[dict[str, Any]] = [{"licence": name, "percent_of_kept": 25.0} for name in "badc"]
-    assert shares(rows, "licence", "percent_of_kept") == shares(rows[::-1], "licence", "percent_of_kept")
+    rows: list[dict[str, Any]] = [{"license": name, "percent_of_kept": 25.0} for name in "badc"]
+    assert shares(rows, "license", "percent_of_kept") == shares(rows[::-1], "license", "percent_of_kept")
 
 
 def test_an_embedded_plot_needs_no_file() -> None:

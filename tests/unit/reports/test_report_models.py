@@ -13,7 +13,7 @@ from tests.unit.reports.report_models import TESTS, Models, Planted
 def edit(name: str, split: str, tokens: int = 10, **changes: Any) -> dict[str, Any]:
     return {
         "id": f"one:{name}", "dataset": "one", "language": "python", "split": split, "instruction": f"Do {name}",
-        "pre": f"pre {name}", "post": f"post {name}", "tags": "[]", "licence": "MIT", "origin_group": f"owner/{name}",
+        "pre": f"pre {name}", "post": f"post {name}", "tags": "[]", "license": "MIT", "origin_group": f"owner/{name}",
         "cluster": f"cluster-{name}", "origin": name, "pre_tokens": tokens, "post_tokens": 2 * tokens, **changes,
     }  # fmt: skip
 
@@ -29,16 +29,16 @@ def world() -> Planted:
     counts = [
         ("one", "raw", "num_records", 9), ("one", "raw", "rows", 7), ("one", "raw", "not_kept.too_long", 2),
         ("one", "normalized", "rows_in", 7), ("one", "normalized", "rows", 4), ("one", "normalized", "labels", 0),
-        ("one", "normalized", "dropped.licence", 3), ("one", "normalized", "dropped.contaminated", 1),
+        ("one", "normalized", "dropped.license", 3), ("one", "normalized", "dropped.contaminated", 1),
         ("two", "raw", "num_records", 2), ("two", "normalized", "rows_in", 2), ("two", "normalized", "rows", 1),
         ("two", "normalized", "labels", 1),
     ]  # fmt: skip
-    drops = [("licence", 10), ("licence", 9), ("licence", 100), ("contaminated", 1)]
-    label = {"label": "Long Method", "holds": True, "instruction": "Shorten it.", "origin": "o", "licence": "MIT"}
+    drops = [("license", 10), ("license", 9), ("license", 100), ("contaminated", 1)]
+    label = {"label": "Long Method", "holds": True, "instruction": "Shorten it.", "origin": "o", "license": "MIT"}
     return {
         "datasets": [{"dataset": "one"}, {"dataset": "two"}],
         "counts": [dict(zip(("dataset", "stage", "name", "number"), row, strict=True)) for row in counts],
-        "allowed_licences": [{"licence": "MIT"}, {"licence": "ISC"}],
+        "allowed_licenses": [{"license": "MIT"}, {"license": "ISC"}],
         "limits": [{"max_pre_tokens": 2000}],
         "normalized": [{**row, "link_keys": keys[row["id"][-1]]} for row in (*edits, *fallen)],
         "drops": [
@@ -56,20 +56,20 @@ def models() -> Models:
     return Models(world())
 
 
-def test_the_funnel_leads_from_the_home_to_the_splits(models: Models) -> None:
+def test_the_funnel_leads_from_the_source_to_the_splits(models: Models) -> None:
     assert models.rows("dataset_funnel") == [
-        ("one", 1, "at_home", "", 9, False),
+        ("one", 1, "at_source", "", 9, False),
         ("one", 2, "not_stored", "too_long", 2, True),
         ("one", 3, "read", "", 7, False),
         ("one", 4, "outcomes", "", 8, False),  # 4 edits and 4 drops: a row may hold several
-        ("one", 5, "dropped", "licence", 3, True),
+        ("one", 5, "dropped", "license", 3, True),
         ("one", 6, "contaminated", "", 1, True),
         ("one", 8, "edits", "", 4, False),
         ("one", 10, "duplicates", "duplicate_row", 1, True),
         ("one", 11, "kept", "", 3, False),
         ("one", 12, "split", "train", 2, False),
         ("one", 14, "split", "test", 1, False),
-        ("two", 1, "at_home", "", 2, False),
+        ("two", 1, "at_source", "", 2, False),
         ("two", 3, "read", "", 2, False),
         ("two", 4, "outcomes", "", 2, False),
         ("two", 6, "contaminated", "", 0, True),
@@ -106,20 +106,20 @@ def test_a_bin_goes_from_a_power_of_two_up_to_the_next(tokens: int, tokens_from:
     assert ("one", "pre", tokens_from, 1) in Models(planted).rows("dataset_token_bins")
 
 
-def test_shares_are_of_the_kept_edits_and_of_the_rows_at_the_home(models: Models) -> None:
+def test_shares_are_of_the_kept_edits_and_of_the_rows_at_the_source(models: Models) -> None:
     # 3 of 3 kept, 3 of 9 rows
     assert models.rows("dataset_languages") == [
         ("one", "python", 4, 3, 100.0, 33.33),
         ("two", "python", 1, 0, None, 0.0),
     ]
-    assert models.rows("dataset_licences") == [
+    assert models.rows("dataset_licenses") == [
         ("one", "MIT", 4, 0, 3, 100.0, 33.33),
         ("two", "MIT", 1, 1, 0, None, 0.0),
     ]
 
 
 def test_the_example_of_a_drop_is_the_first_line_by_number(models: Models) -> None:
-    assert models.rows("dataset_drops") == [("one", "contaminated", 1, "f:1: x"), ("one", "licence", 3, "f:9: x")]
+    assert models.rows("dataset_drops") == [("one", "contaminated", 1, "f:1: x"), ("one", "license", 3, "f:9: x")]
 
 
 def test_overlaps_name_the_dataset_whose_edit_is_kept(models: Models) -> None:

@@ -99,8 +99,8 @@ def test_sources_are_views_that_leave_nothing_behind(neighbors: Path) -> None:
 
 
 def test_a_file_without_a_column_is_refused_by_the_name_of_its_source(neighbors: Path) -> None:
-    columns: dict[str, Column] = {"id": "text", "licence": "word"}
+    columns: dict[str, Column] = {"id": "text", "license": "word"}
     query = of_parquet([neighbors / "a" / "f.parquet"], columns)
-    with pytest.raises(DataError, match=r"the files of 'edits' cannot be read \(.*licence.*\); materialize") as caught:
+    with pytest.raises(DataError, match=r"the files of 'edits' cannot be read \(.*license.*\); materialize") as caught:
         create_sources(neighbors / "graftline.duckdb", {"edits": query})
     assert "\n" not in str(caught.value)

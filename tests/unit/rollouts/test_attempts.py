@@ -95,7 +95,7 @@ def test_all_of_an_attempt_is_stored(task_of: TaskOf, run: Run) -> None:
         dataset="d",
         language="python",
         instruction="Change it.",
-        licence="MIT",
+        license="MIT",
         group="g",
         origin="o",
         tags=("a", "b"),

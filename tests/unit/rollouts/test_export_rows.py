@@ -66,7 +66,7 @@ def test_a_trajectory_is_one_row(made: Made) -> None:
             **OF_BOTH,
             "split": "train",
             "instruction": "Change it.",
-            "licence": "MIT",
+            "license": "MIT",
             "origin_group": "g",
             "origin": "o",
             "task_digest": made([F]).task_digest,

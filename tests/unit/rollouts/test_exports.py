@@ -65,7 +65,7 @@ def test_the_chat_of_a_verified_step_ends_with_its_answer(task: Task, prompt: Pr
     assert [message["role"] for message in asked][-4:] == ["assistant", "user", "assistant", "user"]
     # what was said to what was tried and rejected
     assert "An earlier try was wrong. Too broad." in asked[-1]["content"]
-    assert (row["task_id"], row["teacher"], row["licence"], row["reward"]) == ("d:1", "tried", "MIT", 1.0)
+    assert (row["task_id"], row["teacher"], row["license"], row["reward"]) == ("d:1", "tried", "MIT", 1.0)
 
 
 def test_a_chat_that_was_sent_is_the_one_that_is_learned_from(task: Task, prompt: Prompt) -> None:

@@ -18,10 +18,10 @@ def edit(**changes: Any) -> Edit:
         "pre": "x = old(1)\n",
         "post": "x = new(1)\n",
         "language": "python",
-        "tags": ("licence:MIT",),
+        "tags": ("license:MIT",),
         "id": "demo:1",
         "dataset": "demo",
-        "licence": "MIT",
+        "license": "MIT",
         "group": "pypi:demo",
         "origin": "demo.py",
     }
@@ -37,10 +37,10 @@ def test_an_edit_becomes_a_task_that_wants_the_text_after() -> None:
         before="x = old(1)\n",
         target="x = new(1)\n",
         gold_action=RENAME,
-        licence="MIT",
+        license="MIT",
         group="pypi:demo",
         origin="demo.py",
-        tags=("licence:MIT",),
+        tags=("license:MIT",),
     )
 
 

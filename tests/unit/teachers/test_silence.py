@@ -76,7 +76,7 @@ def tasks(checkout: Path) -> list[Task]:
             instruction=f"Change `{row['qual']}` as {row['pkg']} did from {row['old']} to {row['new']}.",
             before=pair[0],
             target=pair[1],
-            licence=row["licence"],
+            license=row["license"],
             group=row["pkg"],
             origin=row["source"],
         )

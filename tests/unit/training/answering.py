@@ -43,7 +43,7 @@ def task(number: int) -> Task:
         instruction=f"Rename the function `old` to `new`, in file {number}.",
         before="x = old(1)\ny = old(2)\n",
         target="x = new(1)\ny = new(2)\n",
-        licence="MIT",
+        license="MIT",
         group="pypi:demo",
         origin=f"demo_{number}.py",
     )

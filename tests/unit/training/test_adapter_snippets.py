@@ -29,7 +29,7 @@ from graftline.training.train import OUTPUT, train_on_tinker
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = validate(
     {
-        "file": "tiny.Q4_1.gguf", "format": "gguf", "size_bytes": 1, "sha256": "0" * 64, "licence": "MIT",
+        "file": "tiny.Q4_1.gguf", "format": "gguf", "size_bytes": 1, "sha256": "0" * 64, "license": "MIT",
         "card": "owner/tiny", "card_revision": REVISION, "quantization": "Q4_1",
         "places": [{"kind": "folder", "path": "weights"}],
     },

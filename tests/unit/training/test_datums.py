@@ -256,7 +256,7 @@ def task() -> Task:
         before="old(1)\nb(1)\n",
         target="x(1)\nb(1)\n",
         gold_action=None,
-        licence="MIT",
+        license="MIT",
         group="g",
         origin="o",
         tags=(),

@@ -67,7 +67,7 @@ class Places:
 
     def configure(self, *places: Mapping[str, Any], **changes: Any) -> None:
         """Write configs/models.yaml, of which `changes` are those of the model."""
-        entry = {"file": FILE, "format": "gguf", "size_bytes": len(CONTENT), "sha256": SHA256, "licence": "Apache-2.0"}
+        entry = {"file": FILE, "format": "gguf", "size_bytes": len(CONTENT), "sha256": SHA256, "license": "Apache-2.0"}
         quick = {"connect_s": 20.0, "read_s": 20.0, "deadline_s": 0.0, "longest_pause_s": 0.01}
         models = {"demo": {**entry, "card": "owner/demo", "places": places, **changes}}
         self.paths.configs.mkdir(exist_ok=True)

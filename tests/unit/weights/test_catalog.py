@@ -14,7 +14,7 @@ SHA256 = "0" * 64
 PART: dict[str, Any] = {"package": "demo", "version": "1.0.0", "member": "a/b.bin", "size_bytes": 5}
 HUB: dict[str, Any] = {"kind": "hub", "repository": "owner/demo", "revision": "0" * 40, "file": "demo.gguf"}
 WEIGHTS: dict[str, Any] = {
-    "file": "demo.gguf", "format": "gguf", "size_bytes": 5, "sha256": SHA256, "licence": "MIT", "card": "owner/demo",
+    "file": "demo.gguf", "format": "gguf", "size_bytes": 5, "sha256": SHA256, "license": "MIT", "card": "owner/demo",
     "places": [HUB],
 }  # fmt: skip
 
@@ -25,7 +25,7 @@ def catalog(**models: Any) -> ModelCatalog:
 
 def test_the_checkout_lists_three_models_from_the_hub_or_else_from_wheels(checkout: Path) -> None:
     models = load_models(Paths(checkout)).models
-    found = {name: (one.size_bytes, one.licence, [place.label for place in one.places]) for name, one in models.items()}
+    found = {name: (one.size_bytes, one.license, [place.label for place in one.places]) for name, one in models.items()}
     assert found == {
         "smollm2-135m": (
             98_362_432,

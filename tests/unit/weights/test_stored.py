@@ -95,12 +95,12 @@ def test_states_are_told_without_reading(places: Places, name: str, content: byt
     assert state(places) == expected
 
 
-def test_a_model_is_listed_with_its_card_and_licence(stored: Places) -> None:
+def test_a_model_is_listed_with_its_card_and_license(stored: Places) -> None:
     [found] = list_models(stored.paths, stored.environment)
     assert asdict(found) == {
         "name": "demo",
         "card": "owner/demo",
-        "licence": "Apache-2.0",
+        "license": "Apache-2.0",
         "size_bytes": len(CONTENT),
         "path": stored.target,
         "state": "not verified",

@@ -10,7 +10,7 @@ with places as (
     from {{ ref('stg_edits') }}
 )
 
-select dataset, id, language, split, licence, origin, tags, instruction, pre, post
+select dataset, id, language, split, license, origin, tags, instruction, pre, post
 from {{ source('lineage', 'edits') }}
 where id in (select id from places where place = 1)
 order by dataset

@@ -1,4 +1,4 @@
--- From the rows of the home to the splits. A loss is taken off what stands before it; every number is counted where
+-- From the rows of the source to the splits. A loss is taken off what stands before it; every number is counted where
 -- it arose (records, drops, normalized edits, division), so that the test `funnel_adds_up` compares independent counts.
 with counted as (
     select dataset, stage, name, number from {{ ref('stg_counts') }}
@@ -15,7 +15,7 @@ normalized as (
 ),
 
 steps as (
-    select dataset, 1 as position, 'at_home' as step, '' as reason, number
+    select dataset, 1 as position, 'at_source' as step, '' as reason, number
     from counted where stage = 'raw' and name = 'num_records'
     union all
     select dataset, 2, 'not_stored', split_part(name, '.', 2), number

@@ -6,8 +6,8 @@ kept as (
     select dataset, language, count(*) as kept from {{ ref('stg_division') }} where split is not null group by all
 ),
 
-home as (
-    select dataset, number as home_rows from {{ ref('stg_counts') }} where stage = 'raw' and name = 'num_records'
+source as (
+    select dataset, number as source_rows from {{ ref('stg_counts') }} where stage = 'raw' and name = 'num_records'
 )
 
 select
@@ -16,8 +16,8 @@ select
     normalized.edits,
     coalesce(kept.kept, 0) as kept,
     round(100 * kept / nullif(sum(kept.kept) over (partition by normalized.dataset), 0), 2) as percent_of_kept,
-    round(100 * coalesce(kept.kept, 0) / nullif(home.home_rows, 0), 2) as percent_of_rows
+    round(100 * coalesce(kept.kept, 0) / nullif(source.source_rows, 0), 2) as percent_of_rows
 from normalized
 left join kept using (dataset, language)
-left join home using (dataset)
+left join source using (dataset)
 order by all

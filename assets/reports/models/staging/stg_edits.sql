@@ -4,7 +4,7 @@ select
     dataset,
     language,
     split,
-    licence,
+    license,
     origin_group,
     cluster,
     pre_tokens,

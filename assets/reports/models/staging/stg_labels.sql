@@ -1,1 +1,1 @@
-select id, dataset, language, label, holds, licence, instruction, origin from {{ source('lineage', 'labels') }}
+select id, dataset, language, label, holds, license, instruction, origin from {{ source('lineage', 'labels') }}

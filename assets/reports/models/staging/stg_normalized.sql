@@ -1,1 +1,1 @@
-select dataset, language, id, licence, link_keys from {{ source('lineage', 'normalized') }}
+select dataset, language, id, license, link_keys from {{ source('lineage', 'normalized') }}

@@ -1,6 +1,6 @@
 """A small checkout whose datasets live on a loopback server, and the sensor that watches them.
 
-Three homes: `followed`, a repository whose newest commit is fetched; `pinned`, one of which a commit is; and `plain`,
+Three sources: `followed`, a repository whose newest commit is fetched; `pinned`, one of which a commit is; and `plain`,
 a file on a web server.
 """
 
@@ -32,7 +32,7 @@ MORNING = 1_900_000_000.0
 
 
 @dataclass
-class Homes:
+class WatchedSources:
     """The checkout, its server and its sensor."""
 
     small: Any
@@ -59,9 +59,9 @@ class Homes:
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
     def wait_for_bytes(self, seconds: float) -> None:
-        """Write the manifest: a home that is silent for so long has failed."""
+        """Write the manifest: a source that is silent for so long has failed."""
         patience = {"connect_s": 20.0, "read_s": seconds, "deadline_s": 0.0}
-        hub = {"kind": "homes", "huggingface": self.server.url, "patience": patience}
+        hub = {"kind": "sources", "huggingface": self.server.url, "patience": patience}
         manifest = {"dataset_hub": hub, "sandbox": {"kind": "memory"}, "teacher": {"kind": "induction"}}
         (self.root / "configs" / "manifests" / "local.yaml").write_text(json.dumps(manifest), "utf-8")
 
@@ -70,14 +70,14 @@ class Homes:
     ) -> None:
         """Write datasets.yaml and make the sensor anew, as a start of Dagster does."""
         self.used, self.changes = used or self.used, {**self.changes, **changes}
-        homes = {
-            "followed": {"home": f"hf://datasets/{FOLLOWED}", "version": "main", "follow": True},
-            "pinned": {"home": f"hf://datasets/{PINNED}", "version": self.first_pin},
-            "plain": {"home": f"{self.server.url}/plain", "version": "1"},
+        sources = {
+            "followed": {"url": f"hf://datasets/{FOLLOWED}", "version": "main", "follow": True},
+            "pinned": {"url": f"hf://datasets/{PINNED}", "version": self.first_pin},
+            "plain": {"url": f"{self.server.url}/plain", "version": "1"},
         }
         common = {"reader": "release_pairs", "license": "MIT", "files": [{"path": "rows.jsonl"}]}
         path = self.root / "configs" / "datasets.yaml"
-        datasets = {name: {**common, **home, **self.changes.get(name, {})} for name, home in homes.items()}
+        datasets = {name: {**common, **source, **self.changes.get(name, {})} for name, source in sources.items()}
         tree = {**json.loads(path.read_text("utf-8")), "use": list(self.used), "datasets": datasets}
         tree |= {"languages": list(languages)} if languages else {}
         path.write_text(json.dumps(tree), "utf-8")
@@ -108,7 +108,7 @@ class Homes:
                 make("raw", lineage, name)
 
     def known(self, result: dg.SensorResult) -> dict[str, dict[str, Any]]:
-        """Return what the cursor says of every home."""
+        """Return what the cursor says of every source."""
         return json.loads(result.cursor or "{}")["datasets"]
 
 

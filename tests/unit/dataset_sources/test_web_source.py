@@ -25,9 +25,9 @@ def server() -> Iterator[HubServer]:
         yield server
 
 
-def dataset(home: str, *files: DatasetFile) -> Dataset:
+def dataset(url: str, *files: DatasetFile) -> Dataset:
     files = files or (DatasetFile(path="b.csv"), DatasetFile(path="a.csv"))
-    return Dataset(reader="smellycode", home=home, version="1", license="MIT", files=files)
+    return Dataset(reader="smellycode", url=url, version="1", license="MIT", files=files)
 
 
 def test_a_look_asks_for_no_content(server: HubServer) -> None:
@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there_is_an_error_that_names_it(server: HubServer)
 
 
 @pytest.mark.parametrize(
-    ("home", "path", "url"),
+    ("url", "path", "address"),
     [
         ("https://example.com/a", "b/c d.csv", "https://example.com/a/b/c%20d.csv"),
         ("https://example.com/a/", "50%.csv", "https://example.com/a/50%25.csv"),
@@ -120,8 +120,8 @@ def test_a_server_that_is_not_there_is_an_error_that_names_it(server: HubServer)
         ("https://example.com/a?key=x", "b", "https://example.com/a/b?key=x"),
     ],
 )
-def test_the_address_of_a_file_lies_below_its_home(home: str, path: str, url: str) -> None:
-    assert file_url(home, path) == url
+def test_the_address_of_a_file_lies_below_its_source(url: str, path: str, address: str) -> None:
+    assert file_url(url, path) == address
 
 
 @pytest.mark.parametrize(

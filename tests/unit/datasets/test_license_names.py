@@ -1,4 +1,4 @@
-"""Names of licences to SPDX identifiers."""
+"""Names of licenses to SPDX identifiers."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_later_version_may_be_chosen_only_where_that_is_said(text: str, identi
 
 
 @pytest.mark.parametrize("text", ["", "  ", "unknown", "Other", "none", "NOASSERTION"])
-def test_a_licence_that_nobody_stated_is_said_to_be_none(text: str) -> None:
+def test_a_license_that_nobody_stated_is_said_to_be_none(text: str) -> None:
     assert spdx(text) == "NOASSERTION"
 
 

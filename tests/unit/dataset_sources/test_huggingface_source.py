@@ -34,7 +34,7 @@ def hub(server: HubServer, **environment: str) -> HuggingFaceHub:
 
 def dataset(server: HubServer, *files: DatasetFile, **changes: Any) -> Dataset:
     held = server.repositories["owner/name"]
-    entry = {"home": "hf://datasets/owner/name", "version": held.newest, **changes}
+    entry = {"url": "hf://datasets/owner/name", "version": held.newest, **changes}
     return Dataset(
         reader="commitpackft", license="MIT", files=files or (DatasetFile(path="data/*/rows.jsonl"),), **entry
     )
@@ -62,12 +62,10 @@ def test_what_could_change_under_us_is_refused_as_a_version(server: HubServer, v
         )
 
 
-@pytest.mark.parametrize(
-    "home", ["hf://datasets/name", "hf://models/a/b", "hf://datasets/a/b/c", "hf://datasets/a/b@1"]
-)
-def test_a_home_that_is_no_repository_of_datasets_is_refused(server: HubServer, home: str) -> None:
+@pytest.mark.parametrize("url", ["hf://datasets/name", "hf://models/a/b", "hf://datasets/a/b/c", "hf://datasets/a/b@1"])
+def test_a_source_that_is_no_repository_of_datasets_is_refused(server: HubServer, url: str) -> None:
     with pytest.raises(ConfigError, match="names no repository; expected hf://datasets/<owner>/<name>"):
-        hub(server).files("demo", dataset(server, home=home))
+        hub(server).files("demo", dataset(server, url=url))
 
 
 def test_the_listing_fills_in_size_and_checksum(server: HubServer) -> None:
@@ -84,7 +82,7 @@ def test_a_pin_that_the_listing_contradicts_is_said_before_anything_is_fetched(s
         hub(server).files("demo", entry)
     assert str(error.value) == (
         f"hf://datasets/owner/name/data/a/rows.jsonl: sha256 is {hashlib.sha256(LARGE).hexdigest()}, but {'0' * 64} is"
-        " expected; restore the file in its home, or pin the new version below configs/ if you mean to change it"
+        " expected; restore the file at its source, or pin the new version below configs/ if you mean to change it"
     )
 
 
@@ -139,7 +137,7 @@ def test_a_refusal_says_what_to_do(server: HubServer, tmp_path: Path) -> None:
         f"{page}the account of HF_TOKEN has not been let in; accept the terms at https://hub.example.com/terms with it"
     )
     with pytest.raises(ConfigError) as error:
-        hub(server).files("demo", dataset(server, home="hf://datasets/owner/missing"))
+        hub(server).files("demo", dataset(server, url="hf://datasets/owner/missing"))
     assert str(error.value) == (
         f"dataset 'demo': {server.url}/datasets/owner/missing: is not open to everybody, or does not exist; accept the"
         f" terms at {server.url}/datasets/owner/missing, make a token that may read, and put it into .env or Vault as"
@@ -162,8 +160,8 @@ def test_a_look_asks_whether_there_is_a_new_commit(server: HubServer) -> None:
     [
         (Fault(status=429, retry_after="7"), 7.0, "answers 429 Too Many Requests; try again later"),
         (Fault(status=500), 0.0, "answers 500 Internal Server Error; try again later"),
-        (Fault(silent_s=5.0), 0.0, "silent for 1 s; check the network or its home"),
-        (Fault(torn_at=5), 0.0, "the connection broke (RemoteProtocolError); check the network or its home"),
+        (Fault(silent_s=5.0), 0.0, "silent for 1 s; check the network or its source"),
+        (Fault(torn_at=5), 0.0, "the connection broke (RemoteProtocolError); check the network or its source"),
     ],
 )
 def test_a_look_is_one_look(server: HubServer, fault: Fault, retry_after_s: float, reason: str) -> None:

@@ -1,0 +1,1 @@
+select * from {{ source('lineage', 'allowed_licenses') }}
