@@ -40,6 +40,18 @@ def packed_context(files: Mapping[str, str] = FILES, dockerfile: str = DOCKERFIL
     return BuildContext(hashlib.sha256(packed).hexdigest(), lambda: packed, dockerfile)
 
 
+OWNER = "graftline.harbor.owner"
+SECRET = "sk-0123456789"
+_FAR = {"graftline.harbor.holder": "far:1:2:3"}
+LEFT_LABELS = {
+    "of a killed process": {OWNER: "graftline", "graftline.harbor.holder": "", "graftline.harbor.lease": "1"},
+    "whose lease is over": {OWNER: "graftline", **_FAR, "graftline.harbor.lease": "9"},
+    "of another machine": {OWNER: "graftline", **_FAR, "graftline.harbor.lease": "99999999999"},
+    "of another owner": {OWNER: "somebody"},
+}
+"""Labels of containers that no live run of the owner `graftline` has, and of two that are not for it to remove."""
+
+
 def a_script(lines: str, **more: str) -> BuildContext:
     """Return a context whose entrypoint is a shell script: `$4` is where its result goes."""
     return packed_context({"run_rollout": f"#!/bin/sh\n{lines}\n", **more})
@@ -113,6 +125,14 @@ def graded(executor: Executor, code: str, verifier: VerifierSettings = VERIFIER,
     """Return the end of a rollout that another box grades by what is in `score.txt`."""
     snapshot = executor.build(VERIFIER_CONTEXT).snapshot_id
     return ran(executor, code, verifier=verifier, verifier_snapshot_id=snapshot, **changes)
+
+
+def a_graded_script(executor: Executor, agent: str, verifier: str, **settings: Any) -> RolloutSpec:
+    """Return a rollout whose verifier is a script of a snapshot of its own."""
+    snapshot = executor.build(a_script(agent)).snapshot_id
+    second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id
+    verifying = VerifierSettings(entrypoint="/app/verify", **{"artifacts": ("out", "missing"), **settings})
+    return a_spec(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
 
 
 def never() -> bool:

@@ -72,7 +72,7 @@ def check_url(url: str, allow_http: bool = False) -> str:
         )
     if parts.scheme == "http" and not (allow_http or is_loopback(host)):
         raise ConfigError(
-            f"{url!r}: would send the key unencrypted to another machine; use https, or pass allow_http=True"
+            f"{url!r}: would send the key unencrypted to another machine; use https, a tunnel to this machine, or pass allow_http=True"
         )
     return url.rstrip("/")
 

@@ -48,13 +48,8 @@ def find_service(url: str, secrets: Secrets, folder: Path) -> ServiceConnection:
     Raises:
         ConfigError: the address is none that a key may go to, or there is no key.
     """
-    url = check_url(url, allow_http=True)
-    parts = urlsplit(url)
-    is_here = is_loopback(parts.hostname or "")
-    if parts.scheme == "http" and not is_here:
-        raise ConfigError(
-            f"{url!r}: would send the key unencrypted to another machine; expected https://, or a tunnel to this machine"
-        )
+    url = check_url(url)
+    is_here = is_loopback(urlsplit(url).hostname or "")
     key = next((value for name in KEY_VARIABLES if (value := secrets.get(name))), None)
     path = folder / KEY_FILE
     if key is None and is_here:

@@ -7,9 +7,10 @@ its next version. Every `…_async` method has a twin without it, which works in
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+
+from pydantic import Field
 
 from graftline.core.errors import HarborError
 from graftline.harbor.address import DEPLOYMENTS, HarborDeploymentRef, deployment_path
@@ -24,30 +25,11 @@ _FIRST_POLL_S = 0.1
 _GROWTH = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class HarborDeploymentResult:
-    """One version of a deployment, as the service has it."""
+class HarborDeploymentResult(Deployment):
+    """One version of a deployment, and the service that has it."""
 
-    id: str
-    name: str
-    status: str
-    """`pending`, `building`, `ready` or `failed`."""
-    version: int = 1
-    build_id: str | None = None
-    snapshot_id: str | None = None
-    error: str | None = None
     backend_url: str | None = None
-    api_key: str | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def deployment_id(self) -> str:
-        """Another name of `id`."""
-        return self.id
-
-    @property
-    def deployment_name(self) -> str:
-        """Another name of `name`."""
-        return self.name
+    api_key: str | None = Field(default=None, repr=False, exclude=True)
 
     def to_ref(self) -> HarborDeploymentRef:
         """Return what rollouts name it by."""
@@ -153,18 +135,7 @@ class HarborDeploymentUploader:
     list_deployments = blocking(list_deployments_async)
 
     def _result(self, deployment: Deployment) -> HarborDeploymentResult:
-        build = deployment.latest_build
-        return HarborDeploymentResult(
-            deployment.id,
-            deployment.name,
-            deployment.status,
-            deployment.version,
-            deployment.build_id or ((build.build_id or build.id) if build else None),
-            deployment.snapshot_id,
-            deployment.error,
-            self._ref_url,
-            self._ref_key,
-        )
+        return HarborDeploymentResult(**dict(deployment), backend_url=self._ref_url, api_key=self._ref_key)
 
 
 async def upload_harbor_deployment_async(

@@ -85,6 +85,3 @@ class LocalAPIConfig:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ConfigError(f"task app {self.app_id!r}: task_app_url {url!r} does not begin with http:// or https://")
         return url
-
-
-TaskAppConfig = LocalAPIConfig

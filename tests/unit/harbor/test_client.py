@@ -283,8 +283,8 @@ def test_calls_of_one_loop_share_their_connections(server: HarborServer) -> None
         ),
         (
             "http://example.org",
-            "'http://example.org': would send the key unencrypted to another machine; use https, or pass "
-            "allow_http=True",
+            "'http://example.org': would send the key unencrypted to another machine; use https, a tunnel to this machine,"
+            " or pass allow_http=True",
         ),
     ],
 )

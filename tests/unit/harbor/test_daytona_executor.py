@@ -8,15 +8,13 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, DataError, HarborError
-from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
-from graftline.harbor.executors.base import Execution, RolloutSpec
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus
+from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig
 from tests.daytona_server import DaytonaServer, Sandbox, allow_http
-from tests.rollout_specs import FILES, a_script, a_spec, packed_context
+from tests.rollout_specs import FILES, LEFT_LABELS, SECRET, a_graded_script, a_script, a_spec, packed_context
 
 NEVER = bool
-SECRET = "sk-0123456789"
-OWNER = "graftline.harbor.owner"
 
 
 def test_a_missing_sdk_is_said_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,14 +215,6 @@ def test_a_box_that_breaks_while_it_runs_is_the_machines_failure(
     assert (execution.reward, execution.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
 
 
-def graded(executor: DaytonaExecutor, agent: str, verifier: str, **settings: object) -> RolloutSpec:
-    """A rollout whose verifier is a script of a snapshot of its own."""
-    snapshot = executor.build(a_script(agent)).snapshot_id
-    second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id
-    verifying = VerifierSettings(entrypoint="/app/verify", **{"artifacts": ("out", "missing"), **settings})
-    return a_spec(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
-
-
 def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
     server: DaytonaServer, executor: DaytonaExecutor
 ) -> None:
@@ -233,7 +223,7 @@ def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
         'cat out/deep/score > /logs/verifier/reward.txt; test ! -e other && test ! -e out/link && test -z "$API_KEY"'
         " && echo alone"
     )
-    execution = executor.run(graded(executor, agent, verifier), NEVER)
+    execution = executor.run(a_graded_script(executor, agent, verifier), NEVER)
     assert (execution.success_status, execution.reward, execution.failure_cause) == (SuccessStatus.SUCCESS, 0.75, None)
     assert execution.log == "made\n\nalone\n"
     assert [each["labels"]["graftline.harbor.role"] for each in server.created] == ["agent", "verifier"]
@@ -244,7 +234,7 @@ def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
 
 def test_a_reward_that_the_agent_brings_along_is_none(executor: DaytonaExecutor) -> None:
     agent = 'mkdir -p out logs/verifier; printf 1 > logs/verifier/reward.txt; printf \'{"reward": 1}\' > "$4"'
-    execution = executor.run(graded(executor, agent, "true", artifacts=("logs", "out")), NEVER)
+    execution = executor.run(a_graded_script(executor, agent, "true", artifacts=("logs", "out")), NEVER)
     assert (execution.reward, execution.failure_cause) == (None, FailureCause.VERIFIER_FAILED)
     assert execution.error == "the verifier left neither reward.json nor reward.txt"
 
@@ -253,14 +243,7 @@ def test_boxes_that_no_live_run_has_are_removed_at_the_next_start(
     server: DaytonaServer, executor: DaytonaExecutor
 ) -> None:
     snapshot = server.snapshots[executor.build(packed_context()).snapshot_id]
-    far = {"graftline.harbor.holder": "far:1:2:3"}
-    labels = {
-        "of a killed process": {OWNER: "graftline", "graftline.harbor.lease": "1"},
-        "whose lease is over": {OWNER: "graftline", **far, "graftline.harbor.lease": "9"},
-        "of another machine": {OWNER: "graftline", **far, "graftline.harbor.lease": "99999999999"},
-        "of another owner": {OWNER: "somebody"},
-    }
-    for name, each in labels.items():
+    for name, each in LEFT_LABELS.items():
         server.sandboxes[name] = Sandbox({"labels": each}, snapshot.image.files, snapshot, id=name)
         server.sandboxes[name].end = lambda: None  # type: ignore[method-assign]  # its files are those of the snapshot
     opened(server).close()

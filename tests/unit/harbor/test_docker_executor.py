@@ -8,15 +8,13 @@ from dataclasses import replace
 import pytest
 
 from graftline.core.errors import DataError, HarborError
-from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
-from graftline.harbor.executors.base import Execution, RolloutSpec
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus
+from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from tests.docker_engine import Container, DockerEngine
-from tests.rollout_specs import FILES, a_script, a_spec, packed_context
+from tests.rollout_specs import FILES, LEFT_LABELS, SECRET, a_graded_script, a_script, a_spec, packed_context
 
 NEVER = bool
-OWNER = "graftline.harbor.owner"
-SECRET = "sk-0123456789"
 
 
 @pytest.fixture
@@ -254,14 +252,6 @@ def test_a_box_that_breaks_while_it_runs_is_the_machines_failure(
     assert execution.error == "docker: cannot read what a container printed: the driver is broken"
 
 
-def graded(executor: DockerExecutor, agent: str, verifier: str, **settings: object) -> RolloutSpec:
-    """A rollout whose verifier is a script of a snapshot of its own."""
-    snapshot = executor.build(a_script(agent)).snapshot_id
-    second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id
-    verifying = VerifierSettings(entrypoint="/app/verify", **{"artifacts": ("out",), **settings})
-    return a_spec(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
-
-
 def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
     engine: DockerEngine, executor: DockerExecutor
 ) -> None:
@@ -270,7 +260,7 @@ def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
         'cat out/deep/score > /logs/verifier/reward.txt; test ! -e other && test ! -e out/link && test -z "$API_KEY"'
         " && echo alone"
     )
-    execution = executor.run(graded(executor, agent, verifier), NEVER)
+    execution = executor.run(a_graded_script(executor, agent, verifier), NEVER)
     assert (execution.success_status, execution.reward, execution.failure_cause) == (SuccessStatus.SUCCESS, 0.75, None)
     assert execution.log == "made\n\nalone\n"
     assert execution.verify_s > 0
@@ -286,7 +276,7 @@ def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
 
 def test_a_reward_that_the_agent_brings_along_is_none(executor: DockerExecutor) -> None:
     agent = 'mkdir -p out logs/verifier; printf 1 > logs/verifier/reward.txt; printf \'{"reward": 1}\' > "$4"'
-    box = graded(executor, agent, "true", artifacts=("logs", "out"))
+    box = a_graded_script(executor, agent, "true", artifacts=("logs", "out"))
     execution = executor.run(box, NEVER)
     assert (execution.reward, execution.failure_cause) == (None, FailureCause.VERIFIER_FAILED)
     assert execution.error == "the verifier left neither reward.json nor reward.txt"
@@ -300,28 +290,14 @@ def test_a_reward_that_the_agent_brings_along_is_none(executor: DockerExecutor) 
     ],
 )
 def test_a_verifier_that_fails_gives_no_reward(executor: DockerExecutor, verifier: str, error: str) -> None:
-    execution = executor.run(graded(executor, "true", verifier), NEVER)
+    execution = executor.run(a_graded_script(executor, "true", verifier), NEVER)
     assert (execution.reward, execution.failure_cause, execution.error) == (None, FailureCause.VERIFIER_FAILED, error)
 
 
 def test_boxes_that_no_live_run_has_are_removed_at_the_next_start(engine: DockerEngine) -> None:
     first = opened(engine)
     snapshot = first.build(a_script("sleep 60")).snapshot_id
-    labels = {
-        "of a killed process": {OWNER: "graftline", "graftline.harbor.holder": "", "graftline.harbor.lease": "1"},
-        "whose lease is over": {
-            OWNER: "graftline",
-            "graftline.harbor.holder": "far:1:2:3",
-            "graftline.harbor.lease": "9",
-        },
-        "of another machine": {
-            OWNER: "graftline",
-            "graftline.harbor.holder": "far:1:2:3",
-            "graftline.harbor.lease": "99999999999",
-        },
-        "of another owner": {OWNER: "somebody"},
-    }
-    for name, each in labels.items():
+    for name, each in LEFT_LABELS.items():
         engine.containers[name] = left(engine, name, snapshot, each)
     began = threading.Event()
 

@@ -1,6 +1,5 @@
 """The executor `local`: what it makes of a Dockerfile, of folders of a context, of limits and of ends of a jail."""
 
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -10,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import HarborError
-from graftline.core.secrets import Secrets
 from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
-from graftline.harbor.executors.base import Execution, MemoryExecutor, MemoryExecutorConfig
-from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.service.serve import open_executor
+from graftline.harbor.executors.base import Execution, MemoryExecutor
+from graftline.harbor.executors.local import LocalExecutor
 from tests.rollout_specs import (
     CONTEXT,
     DOES_WHAT_IS_SAID,
@@ -86,14 +83,6 @@ print(places == own, sorted(os.listdir("/logs/")))
 reward(1)
 """
     assert ran(local, code).log == "True ['agent', 'artifacts', 'verifier']\n"
-
-
-def test_a_box_starts_with_the_folders_that_are_named(local: LocalExecutor) -> None:
-    lists = "import os\nprint(sorted(os.listdir('.')), open('a').read())\n"
-    files = {"agent/run.py": lists, "agent/a": "1", "base/a": "2", "base/b": "3", "tests/secret": "4"}
-    snapshot = local.build(packed_context(files)).snapshot_id
-    end = ran(local, snapshot_id=snapshot, entrypoint="python run.py", agent_files=("base", "agent"))
-    assert end.log == "['a', 'b', 'run.py'] 1\n"
 
 
 def test_a_verifier_starts_with_folders_of_its_own(local: LocalExecutor) -> None:
@@ -336,18 +325,6 @@ def test_a_snapshot_that_was_made_again_is_seen_by_the_next_rollout(tmp_path: Pa
     after_it = ran(executor).reward
     executor.close()
     assert (before, after_it) == (0.5, 0.5)
-
-
-def test_executors_are_opened_by_their_configuration(tmp_path: Path) -> None:
-    local = open_executor(LocalExecutorConfig(), tmp_path, Secrets([]))
-    memory = open_executor(MemoryExecutorConfig(), tmp_path, Secrets([]))
-    assert (local.name, local.needs_dockerfile, memory.name, memory.needs_dockerfile) == (
-        "local",
-        False,
-        "memory",
-        False,
-    )
-    assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
 def test_rewards_in_memory_are_those_of_snapshot_and_seed() -> None:

@@ -14,7 +14,7 @@ from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.contract import RewardInfo, RolloutRequest, RolloutResponse
 from graftline.harbor.instances import HarborInstanceProvider
 from graftline.harbor.localapi.app import accepted_keys
-from graftline.harbor.localapi.config import LocalAPIConfig, TaskAppConfig
+from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.rollouts import Rollouts, response_of
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.refusal import RequestError
@@ -51,22 +51,7 @@ def test_the_config_of_an_optimization() -> None:
         instance_provider=provider,
     )
     assert config.get_task_app_url() == "https://harbor.example/api/harbor/deployments/d-1"
-
-
-def test_the_config_of_a_simple_evaluation_has_no_name() -> None:
-    config = LocalAPIConfig(
-        app_id="engine_bench",
-        rollout=lambda request, fastapi_request: PASSED,
-        provide_task_instances=lambda seeds: [],
-        execution_backend="harbor",
-        harbor=REF,
-        instance_provider=HarborInstanceProvider(deployment_ref=REF),
-    )
-    assert (config.name, config.description, config.provide_taskset_description) == ("engine_bench", "", None)
-
-
-def test_task_app_config_is_another_name() -> None:
-    assert TaskAppConfig is LocalAPIConfig
+    assert LocalAPIConfig(app_id="engine_bench").name == "engine_bench"
 
 
 def test_harbor_as_backend_needs_a_deployment() -> None:

@@ -219,14 +219,7 @@ def test_a_folder_is_never_entered_through_a_link(tmp_path: Path) -> None:
     [
         ("/etc/passwd", "is not a relative path"),
         ("../outside.txt", "leaves the context"),
-        ("a/../../context/a/b.txt", "leaves the context"),
-        ("nowhere", "leads to nothing that is packed"),
         ("a/b.log", "leads to nothing that is packed"),
-        ("nowhere/../a/b.txt", "leads to nothing that is packed"),
-        ("a/b.txt/../b.txt", "leads through a file"),
-        ("a/b.txt/", "leads through a file"),
-        (".", "leads to a folder that it is in"),
-        ("link", "leads to or through another link"),
         ("a/twin", "leads to or through another link"),
     ],
 )
@@ -238,12 +231,6 @@ def test_a_link_that_leads_anywhere_else_is_refused(tmp_path: Path, target: str,
     expected = f"context: symbolic link 'link' to {target!r}: {fault}; put a copy in its place, or leave it out"
     assert refusal(top) == expected.replace(str(top), "context")
     assert package(top, exclude_globs=["link"]).files == (".harborignore", "a/b.txt", "a/twin")
-
-
-def test_a_link_to_a_folder_that_it_is_in_is_refused(tmp_path: Path) -> None:
-    top = lay(tmp_path / "context", {"a/b/c.txt": "c"})
-    (top / "a" / "b" / "up").symlink_to("..")
-    assert "symbolic link 'a/b/up' to '..': leads to a folder that it is in" in refusal(top)
 
 
 @pytest.fixture

@@ -132,21 +132,6 @@ def test_a_rollout_over_http(served: str) -> None:
     }
 
 
-def test_the_key_is_asked_for_over_http(served: str) -> None:
-    assert [httpx.get(f"{served}{path}").status_code for path in ("/", "/health", "/info", "/openapi.json")] == [
-        200,
-        401,
-        401,
-        200,
-    ]
-    assert httpx.head(f"{served}/").status_code == 200
-    assert httpx.get(f"{served}/health", headers={"Authorization": "Bearer env-key"}).json() == {
-        "status": "ok",
-        "healthy": True,
-        "service": "demo",
-    }
-
-
 def test_rollouts_over_http_go_on_side_by_side() -> None:
     arrived: list[int] = []
 

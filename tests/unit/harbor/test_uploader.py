@@ -46,9 +46,14 @@ def test_an_upload_sends_the_packed_context_and_settings(server: HarborServer, s
     found = upload_harbor_deployment(spec=spec, backend_url=server.url, api_key=server.key)
 
     assert found == HarborDeploymentResult(
-        "dep-1", "tests", "ready", 1, "bld-dep-1", "snap-1", None, server.url, server.key
+        id="dep-1",
+        name="tests",
+        status="ready",
+        build_id="bld-dep-1",
+        snapshot_id="snap-1",
+        backend_url=server.url,
+        api_key=server.key,
     )
-    assert (found.deployment_id, found.deployment_name) == ("dep-1", "tests")
     body = server.of(CREATE)[0].body
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(body["context_tar_base64"]))) as archive:
         assert [name for name in archive.getnames() if name != "."] == ["Dockerfile", "run_rollout.py"]
