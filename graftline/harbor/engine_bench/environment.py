@@ -1,42 +1,40 @@
 """EngineBench as a task app of this machine: for development, and to compare with what the service says.
 
-The programs and the grading are those of the deployment, in folders of their own instead of boxes: nothing is isolated, so
-only agents that are trusted may run here. The service runs the same contexts in boxes.
+The programs, the grading and the way of a rollout are those of the service, in folders of their own instead of boxes: nothing
+is isolated, so only agents that are trusted may run here.
 """
 
-import json
 import os
-import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from graftline.core.errors import HarborError
 from graftline.harbor.contract import (
-    OF_THE_AGENT,
     Artifact,
-    FailureCause,
     RewardInfo,
     RolloutRequest,
     RolloutResponse,
-    SuccessStatus,
     TaskDescription,
     TaskInfo,
     TaskSeed,
 )
-from graftline.harbor.executors.base import Execution
+from graftline.harbor.executors.archives import relative
+from graftline.harbor.executors.base import INPUT_PATH, OUTPUT_PATH, RolloutSpec
+from graftline.harbor.executors.containers import VERIFIER_FOLDER, ContainerExit, ContainerSpec, run_in_containers
 from graftline.harbor.in_box.agents import API_KEYS
 from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.refusal import RequestError
-from graftline.harbor.results import read_result, read_reward
 from graftline.harbor.secret_finds import is_secret_name
-from graftline.harbor.task_format.importing import RUN_ROLLOUT, SUBMISSION, StagedTasks
+from graftline.harbor.task_format.importing import SUBMISSION, StagedTasks
 
 NAME = "EngineBench"
 DESCRIPTION = "Coding agents implement cards of a trading card game in Rust."
-_LOGS = "/logs/verifier"
 _MAX_CARD_BYTES = 1 << 20
 
 
@@ -52,8 +50,11 @@ class EngineBenchEnvironment:
     def __init__(
         self, staged: StagedTasks, variables: Mapping[str, str] | None = None, target: Path | None = None
     ) -> None:
-        self._staged, self._target = staged, target
-        self._variables = dict(os.environ if variables is None else variables)
+        self._staged = staged
+        every = dict(os.environ if variables is None else variables)
+        self._keys = {name: value for name, value in every.items() if name in API_KEYS or is_secret_name(name)}
+        self._variables = {name: value for name, value in every.items() if name not in self._keys}
+        self._target = {} if target is None else {"CARGO_TARGET_DIR": str(target)}
         self._tasks = {task.seed: task for task in staged.seeds}
 
     def provide_taskset_description(self) -> dict[str, Any]:
@@ -79,62 +80,60 @@ class EngineBenchEnvironment:
         """Return how one rollout ended. Raises RequestError where the seed stands for no card."""
         task = self._task(request.seed)
         with tempfile.TemporaryDirectory(prefix="engine-bench-") as folder:
-            outcome, raw, card = self._act(request, task, Path(folder))
-            graded = None
-            if raw is not None and (raw.get("failure_cause") in (None, *OF_THE_AGENT)):
-                graded = self._grade(task, Path(folder))
-        return _response(request, task, outcome, graded, card)
+            spec = self._spec(request, task)
+            execution = run_in_containers(spec, partial(self._open_folder, Path(folder)), lambda: False)
+            card = _card(Path(folder) / "agent" / "box" / SUBMISSION)
+        details = {**execution.details, "task_id": task.task_id}
+        objectives = details.pop("objectives", {})
+        return RolloutResponse(
+            trace_correlation_id=request.trace_correlation_id,
+            reward_info=RewardInfo(
+                outcome_reward=execution.reward, outcome_objectives=objectives, details={**details, **objectives}
+            ),
+            success_status=execution.success_status,
+            status_detail=execution.error or None,
+            failure_cause=execution.failure_cause,
+            artifact=[Artifact(content=card, content_type="text/x-rust", metadata={"name": "rust_code"})]
+            if card
+            else None,
+        )
 
-    def _act(
-        self, request: RolloutRequest, task: TaskSeed, folder: Path
-    ) -> tuple[Execution, dict[str, Any] | None, str]:
-        """Return what the agent's program says, its result, and the card it left."""
-        box = self._lay_out(self._staged.context, task.agent_files, folder / "agent")
+    def _spec(self, request: RolloutRequest, task: TaskSeed) -> RolloutSpec:
+        staged, files = self._staged, dict[str, str]()
         for override in request.context_overrides:
-            for path, text in override.file_artifacts.items():
-                place = (box / path).resolve()
-                if not place.is_relative_to(box.resolve()):
-                    raise RequestError("path_traversal", f"context_overrides: {path[:128]!r} leads out of the folder")
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text, "utf-8")
-        config = request.policy.config
+            files |= override.file_artifacts
+        try:
+            for path in files:
+                relative(path)
+        except HarborError as error:
+            raise RequestError("path_traversal", f"context_overrides: {error}") from None
         sent = {
             **request.model_dump(mode="json"),
             "task_id": task.task_id,
-            "inference_url": config.get("inference_url"),
-            "limits": {"timeout_s": min(request.safety.max_time_s, self._staged.limits.timeout_s)},
+            "inference_url": request.policy.config.get("inference_url"),
+            "limits": {"timeout_s": min(request.safety.max_time_s, staged.limits.timeout_s)},
         }
-        request_file, result_file = folder / "rollout.json", folder / "result.json"
-        request_file.write_text(json.dumps(sent), "utf-8")
-        paths = {"/tmp/rollout.json": str(request_file), "/tmp/result.json": str(result_file)}
-        ended = run_command(_words(RUN_ROLLOUT, paths), box, self._variables, self._staged.limits.timeout_s + 10)
-        if ended.status is None:
-            reason = "the entrypoint ran out of time"
-            return Execution(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, reason), None, ""
-        outcome = read_result(result_file.read_bytes() if result_file.is_file() else None)
-        return outcome, dict(outcome.result) or None, _card(box / SUBMISSION)
+        return RolloutSpec(
+            rollout_id=request.trace_correlation_id,
+            attempt=1,
+            snapshot_id=str(staged.context),
+            entrypoint=staged.entrypoint,
+            entrypoint_mode="file",
+            request=sent,
+            limits=staged.limits,
+            env_vars=self._variables,
+            secrets=self._keys,
+            files=files,
+            verifier=staged.verifier,
+            verifier_snapshot_id=str(staged.verifier_context),
+            agent_files=task.agent_files,
+            verifier_files=task.verifier_files,
+        )
 
-    def _grade(self, task: TaskSeed, folder: Path) -> Execution:
-        box = self._lay_out(self._staged.verifier_context, task.verifier_files, folder / "verifier")
-        if (folder / "agent" / SUBMISSION).is_dir():
-            shutil.copytree(folder / "agent" / SUBMISSION, box / SUBMISSION, symlinks=True)
-        keys = {name for name in self._variables if name in API_KEYS or is_secret_name(name)}
-        variables = {name: value for name, value in self._variables.items() if name not in keys}
-        if self._target is not None:
-            variables["CARGO_TARGET_DIR"] = str(self._target)
-        logs, settings = folder / "logs", self._staged.verifier
-        ended = run_command(_words(settings.entrypoint, {_LOGS: str(logs)}), box, variables, settings.timeout_s)
-        outcome = read_reward(_bytes(logs / "reward.json"), _bytes(logs / "reward.txt"), settings.reward_key)
-        if outcome.failure_cause is None:
-            return outcome
-        last = ended.output.strip().rpartition("\n")[2]
-        return Execution(outcome.success_status, None, outcome.failure_cause, f"{outcome.error}; {last}")
-
-    def _lay_out(self, context: Path, folders: Sequence[str], box: Path) -> Path:
-        box.mkdir()
-        for name in folders or (".",):
-            shutil.copytree(context / name, box, dirs_exist_ok=True)
-        return box
+    @contextmanager
+    def _open_folder(self, folder: Path, spec: ContainerSpec) -> "Iterator[_Folder]":
+        variables = spec.env_vars if spec.role == "agent" else {**spec.env_vars, **self._target}
+        yield _Folder(folder / spec.role, spec, variables)
 
     def _task(self, seed: int) -> TaskSeed:
         task = self._tasks.get(seed)
@@ -156,33 +155,44 @@ class EngineBenchEnvironment:
         )
 
 
-def _response(
-    request: RolloutRequest, task: TaskSeed, acted: Execution, graded: Execution | None, card: str
-) -> RolloutResponse:
-    details = {**acted.details, "task_id": task.task_id}
-    status, cause, error, reward = acted.success_status, acted.failure_cause, acted.error, None
-    objectives: dict[str, float] = {}
-    if graded is not None:
-        reward, objectives = graded.reward, dict(graded.details.get("objectives", {}))
-        details |= graded.result
-        if graded.failure_cause is not None:
-            status, cause, error = graded.success_status, graded.failure_cause, graded.error
-        elif cause is FailureCause.VERIFIER_FAILED:
-            # the agent's program leaves the reward to the verifier
-            status, cause, error = SuccessStatus.SUCCESS, None, ""
-    return RolloutResponse(
-        trace_correlation_id=request.trace_correlation_id,
-        reward_info=RewardInfo(outcome_reward=reward, outcome_objectives=objectives, details=details),
-        success_status=status,
-        status_detail=error or None,
-        failure_cause=cause,
-        artifact=[Artifact(content=card, content_type="text/x-rust", metadata={"name": "rust_code"})] if card else None,
-    )
+class _Folder:
+    """A `Container` that is a folder."""
 
+    limits_enforced: Mapping[str, Any] = {}
 
-def _words(entrypoint: str, paths: Mapping[str, str]) -> list[str]:
-    words = [paths.get(word, word) for word in shlex.split(entrypoint)]
-    return [sys.executable, *words[1:]]
+    def __init__(self, folder: Path, spec: ContainerSpec, variables: Mapping[str, str]) -> None:
+        self._box, self._spec, self._variables = folder / "box", spec, variables
+        places = {INPUT_PATH: "rollout.json", OUTPUT_PATH: "result.json", VERIFIER_FOLDER: "logs"}
+        self._places = {path: folder / name for path, name in places.items()}
+        for part in spec.parts or (".",):
+            shutil.copytree(Path(spec.snapshot_id) / part, self._box, dirs_exist_ok=True)
+        files = {self._box / path: content for path, content in spec.files.items()}
+        for place, content in (files | {self._places[path]: data for path, data in spec.inputs.items()}).items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
+        words = [str(self._places.get(word, word)) for word in self._spec.words[1:]]
+        ended = run_command([sys.executable, *words], self._box, self._variables, self._spec.timeout_s)
+        return ContainerExit(
+            "timeout" if ended.status is None else "exited",
+            ended.status,
+            seconds=ended.seconds,
+            log=ended.output.encode(),
+        )
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        above, _, name = path.rpartition("/")
+        place = self._places.get(path) or self._places[above] / name
+        return place.read_bytes()[: limit + 1] if place.is_file() and not place.is_symlink() else None
+
+    def collect(self, paths: tuple[str, ...]) -> Mapping[str, bytes]:
+        files = (file for path in paths for file in (self._box / path).rglob("*"))
+        return {
+            file.relative_to(self._box).as_posix(): file.read_bytes()
+            for file in files
+            if file.is_file() and not file.is_symlink()
+        }
 
 
 def _card(submission: Path) -> str:
@@ -190,7 +200,3 @@ def _card(submission: Path) -> str:
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_CARD_BYTES:
             return path.read_text("utf-8", "replace")
     return ""
-
-
-def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None

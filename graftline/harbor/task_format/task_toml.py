@@ -251,26 +251,21 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, int | float):
-        return repr(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items() if item is not None)
-        return f"{{{inner}}}"
+        return f"{{{', '.join(f'{_key(key)} = {_value(item)}' for key, item in value.items() if item is not None)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
-    raise DataError(
-        f"metadata holds {value!r}, which TOML cannot say; expected texts, numbers, dates, lists and tables"
-    )
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if not isinstance(value, str | bool | int | float):
+        raise DataError(
+            f"metadata holds {value!r}, which TOML cannot say; expected texts, numbers, dates, lists and tables"
+        )
+    return _text(value)
 
 
-def _text(text: str) -> str:
-    # the escapes of JSON are escapes of TOML; 0x7f is the one character that only TOML wants escaped
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _text(value: str | float) -> str:
+    # the scalars of JSON are those of TOML; 0x7f is the one character that only TOML wants escaped
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
