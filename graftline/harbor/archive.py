@@ -5,18 +5,17 @@ hard links, devices, sparse files, two members of one name, floods of headers, d
 that is larger than it looks. Not covered: what the files say. `packager` makes such archives, and keeps to the same rules.
 """
 
-import fcntl
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from graftline.core.build import lock_folder
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE, Entry, check_tree
 from graftline.harbor.tar_stream import ArchiveLimits, TarStream
@@ -26,7 +25,6 @@ DOCKERFILE = "Dockerfile"
 MAX_DOCKERFILE_BYTES = 1 << 20
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PARTIAL = re.compile(r"\.([0-9a-f]{64})\.partial-.+")
 _SYNCED_AT_ONCE = 4
 
 
@@ -80,7 +78,7 @@ def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -
         raise FileExistsError(f"{folder}: is there already")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=partial_prefix(folder.name), dir=folder.parent))
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
         try:
             _write(TarStream(data, limits), partial)
             partial.chmod(PROGRAM_MODE)
@@ -91,11 +89,6 @@ def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -
         raise HarborError(f"{folder}: cannot be written ({error.strerror}); see to the disk that holds it") from error
     if not is_first:
         raise FileExistsError(f"{folder}: is there already")
-
-
-def partial_prefix(name: str) -> str:
-    """Return how folders are called at first that are to be called `name`; a killed process leaves one."""
-    return f".{name}.partial-"
 
 
 def _text(content: bytes) -> str | None:
@@ -172,14 +165,21 @@ class Snapshots:
         """
         if (snapshot := self.path(digest)) is not None:
             return snapshot
-        with self._lock(digest):
-            if (snapshot := self.path(digest)) is not None:
-                return snapshot
-            self._remove_partials(digest)
-            data = archive()
-            if sha256(data).hexdigest() != digest:
-                raise DataError(f"snapshot {digest}: the archive is another one; package the context again")
-            unpack(data, self._folder / digest, self._limits)
+        try:
+            with lock_folder(self._folder):
+                if (snapshot := self.path(digest)) is not None:
+                    return snapshot
+                # whoever unpacks has the lock: these are of processes that were killed
+                for partial in self._folder.glob(".*.partial-*"):
+                    shutil.rmtree(partial, ignore_errors=True)
+                data = archive()
+                if sha256(data).hexdigest() != digest:
+                    raise DataError(f"snapshot {digest}: the archive is another one; package the context again")
+                unpack(data, self._folder / digest, self._limits)
+        except OSError as error:
+            raise HarborError(
+                f"{self._folder}: cannot be written ({error.strerror}); see to the disk that holds it"
+            ) from error
         return self._folder / digest
 
     def path(self, digest: str) -> Path | None:
@@ -188,59 +188,3 @@ class Snapshots:
             raise ValueError(f"{digest[:80]!r} is no digest; expected 64 hexadecimal characters")
         folder = self._folder / digest
         return folder if folder.is_dir() else None
-
-    def remove(self, digest: str) -> None:
-        """Remove a snapshot; one that is not there is removed already."""
-        if self.path(digest) is None:
-            return
-        with self._lock(digest):
-            # under a name that nobody takes for a snapshot, so that none is ever seen half removed
-            doomed = self._folder / f"{partial_prefix(digest)}removed"
-            shutil.rmtree(doomed, ignore_errors=True)
-            with suppress(FileNotFoundError):
-                (self._folder / digest).rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
-
-    @contextmanager
-    def _lock(self, digest: str, is_waiting: bool = True) -> Iterator[None]:
-        """Keep others, threads of this process among them, from adding or removing the same snapshot."""
-        path = self._folder / f".{digest}.lock"
-        descriptor = self._open_lock(path, is_waiting)
-        try:
-            yield
-        finally:
-            # nobody who waits takes a lock whose file is gone for one
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
-
-    def _open_lock(self, path: Path, is_waiting: bool) -> int:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            while True:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_waiting else fcntl.LOCK_NB))
-                    # of a lock that its holder removed meanwhile there may be a new one
-                    with suppress(FileNotFoundError):
-                        if os.path.samestat(os.fstat(descriptor), path.stat()):
-                            return descriptor
-                except BaseException:
-                    os.close(descriptor)
-                    raise
-                os.close(descriptor)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise HarborError(
-                f"{self._folder}: cannot be written ({error.strerror}); see to the disk that holds it"
-            ) from error
-
-    def _remove_partials(self, digest: str) -> None:
-        """Remove what killed processes left, of this snapshot and of those that nobody adds at the moment."""
-        for path in list(self._folder.iterdir()):
-            if match := _PARTIAL.fullmatch(path.name):
-                if match[1] == digest:
-                    shutil.rmtree(path, ignore_errors=True)
-                    continue
-                with suppress(BlockingIOError), self._lock(match[1], is_waiting=False):
-                    shutil.rmtree(path, ignore_errors=True)

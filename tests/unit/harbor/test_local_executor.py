@@ -1,6 +1,7 @@
 """The executor `local`: what it makes of a Dockerfile, of folders of a context, of limits and of ends of a jail."""
 
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -321,7 +322,7 @@ def test_many_processes_of_one_service_use_the_same_snapshots(tmp_path: Path) ->
 def test_a_snapshot_that_was_made_again_is_seen_by_the_next_rollout(tmp_path: Path) -> None:
     executor = a_local(tmp_path)
     before = ran(executor).reward
-    executor._snapshots.remove(CONTEXT.digest)
+    shutil.rmtree(tmp_path / CONTEXT.digest)
     after_it = ran(executor).reward
     executor.close()
     assert (before, after_it) == (0.5, 0.5)

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import multiprocessing
 import signal
 import subprocess
 import sys
@@ -64,15 +63,6 @@ def test_a_snapshot_is_made_once(tmp_path: Path) -> None:
     assert Snapshots(tmp_path).add(DIGEST, asked_for_in_vain) == tmp_path / DIGEST
 
 
-def test_a_removed_snapshot_is_gone_and_can_be_made_again(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
-    snapshots.add(DIGEST, lambda: DATA)
-    for _ in range(2):
-        snapshots.remove(DIGEST)
-        assert (snapshots.path(DIGEST), list(tmp_path.iterdir())) == (None, [])
-    assert snapshots.add(DIGEST, lambda: DATA).is_dir()
-
-
 def test_an_archive_of_another_digest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"snapshot {DIGEST}: the archive is another one; package the context again"):
         Snapshots(tmp_path).add(DIGEST, lambda: OTHER)
@@ -91,7 +81,7 @@ def test_a_hostile_archive_leaves_nothing(tmp_path: Path) -> None:
 )
 def test_what_is_no_digest_names_no_snapshot(tmp_path: Path, digest: str) -> None:
     snapshots = Snapshots(tmp_path)
-    for ask in (snapshots.path, snapshots.remove, lambda digest: snapshots.add(digest, lambda: DATA)):
+    for ask in (snapshots.path, lambda digest: snapshots.add(digest, lambda: DATA)):
         with pytest.raises(ValueError, match="is no digest; expected 64 hexadecimal characters"):
             ask(digest)
     assert list(tmp_path.iterdir()) == []
@@ -112,25 +102,6 @@ def test_threads_that_ask_at_the_same_time_get_the_same_snapshot_of_one_archive(
     assert [path.name for path in tmp_path.iterdir()] == [DIGEST]
 
 
-def _add_and_remove(folder: str) -> None:
-    snapshots = Snapshots(Path(folder))
-    for _ in range(30):
-        for digest, data in ((DIGEST, DATA), (OTHER_DIGEST, OTHER)):
-            snapshots.add(digest, lambda data=data: data)
-            snapshots.remove(digest)
-
-
-def test_processes_that_add_and_remove_do_not_disturb_each_other(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    running = [context.Process(target=_add_and_remove, args=(str(tmp_path),)) for _ in range(3)]
-    for process in running:
-        process.start()
-    for process in running:
-        process.join()
-    assert [process.exitcode for process in running] == [0, 0, 0]
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("digest", [DIGEST, OTHER_DIGEST])
 def test_what_a_killed_process_left_is_removed_by_the_next_that_adds_one(tmp_path: Path, digest: str) -> None:
     folder, source = tmp_path / "snapshots", tmp_path / "source"
@@ -140,10 +111,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_that_adds_one(tmp_pat
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"
-        # while it is alive, its folder is left to it
-        Snapshots(folder).add(OTHER_DIGEST, lambda: OTHER)
         assert len(list(folder.glob(".*.partial-*"))) == 1
-        Snapshots(folder).remove(OTHER_DIGEST)
         process.kill()
         assert process.wait() == -signal.SIGKILL
     snapshots = Snapshots(folder)
