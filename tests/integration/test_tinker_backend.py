@@ -311,23 +311,6 @@ def test_the_most_probable_tokens_are_told_with_their_logprobs(trained: Trained)
 # losses
 
 
-def rewarded(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> list[types.Datum]:
-    """The batch as sampled from the client as it is, the first of them a failure and all others not."""
-    found = logprobs(client, batch)
-    return [
-        types.Datum(
-            model_input=datum.model_input,
-            loss_fn_inputs={
-                "target_tokens": datum.loss_fn_inputs["target_tokens"],
-                "logprobs": np.array(sampled, np.float32),
-                "advantages": np.full(len(sampled), -1.0 if number == 0 else 1.0, np.float32),
-                "sequence_ratio_mask": np.ones(len(sampled), np.float32),
-            },
-        )
-        for number, (datum, sampled) in enumerate(zip(batch, found, strict=True))
-    ]
-
-
 def named(prompt: types.ModelInput, sequence: types.SampledSequence, sequence_id: str, advantage: float) -> types.Datum:
     """What was sampled after a prompt as a datum that says so."""
     before, count = prompt.length, len(sequence.tokens)
@@ -490,17 +473,6 @@ def test_when_a_checkpoint_expires_can_be_changed_and_nobody_else_may_read_it(
     assert rest.list_checkpoints(run.model_id).result(TIMEOUT_S).checkpoints == []
     with pytest.raises(tinker.NotFoundError, match=f"there is no checkpoint {path}"):
         rest.get_weights_info_by_tinker_path(path).result(TIMEOUT_S)
-
-
-def test_a_checkpoint_is_copied_into_a_run_of_its_own(
-    trained: Trained, service: tinker.ServiceClient, rest: tinker.RestClient, server: StartedServer
-) -> None:
-    path = rest.copy_weights(trained.state, destination_project_id="local", ttl_seconds=3600).result(TIMEOUT_S)
-
-    assert path != trained.state
-    assert weights(server, path)["optimizer.safetensors"] == weights(server, trained.state)["optimizer.safetensors"]
-    copy = service.create_training_client_from_state_with_optimizer(path).result(TIMEOUT_S)
-    assert logprobs(copy, trained.batch) == logprobs(trained.client, trained.batch)
 
 
 # downloads
