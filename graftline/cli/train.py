@@ -224,10 +224,11 @@ def run_recipe(
 ) -> None:
     """Train by the recipe NAME with the ports of a manifest, and fetch the adapter; what was interrupted goes on."""
     from graftline.pipeline.runtime import Runtime
+    from graftline.rollouts.queue.worker import stop_on_signals
     from graftline.training.loop import Interrupted
-    from graftline.training.terminal import step_display, stop_on_interrupt
+    from graftline.training.terminal import END_NOTICE, step_display
 
-    with step_display() as show_step, stop_on_interrupt() as is_stopped:
+    with step_display() as show_step, stop_on_signals(END_NOTICE) as stop:
         try:
             result = Runtime.run(
                 name,
@@ -238,7 +239,7 @@ def run_recipe(
                 root=paths.root,
                 on_step=show_step,
                 on_notice=partial(click.echo, err=True),
-                is_stopped=is_stopped,
+                is_stopped=lambda: stop.is_asked,
             )
         except Interrupted:
             raise KeyboardInterrupt from None
@@ -255,15 +256,16 @@ def _train(
     paths: "Paths", config: "TinkerTrainingConfig", base_url: str | None, run_id: str | None, is_downloading: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
+    from graftline.rollouts.queue.worker import stop_on_signals
     from graftline.training.datums import load_tokenizer
     from graftline.training.loop import Interrupted
     from graftline.training.open import tokenizer_source
     from graftline.training.runs import RunState
-    from graftline.training.terminal import step_display, stop_on_interrupt
+    from graftline.training.terminal import END_NOTICE, step_display
     from graftline.training.train import train_on_tinker
 
     tokenizer = load_tokenizer(tokenizer_source(config, paths, os.environ))
-    with step_display() as show_step, stop_on_interrupt() as is_stopped:
+    with step_display() as show_step, stop_on_signals(END_NOTICE) as stop:
         try:
             result = train_on_tinker(
                 config,
@@ -273,7 +275,7 @@ def _train(
                 run_id=run_id,
                 on_step=show_step,
                 on_notice=partial(click.echo, err=True),
-                is_stopped=is_stopped,
+                is_stopped=lambda: stop.is_asked,
             )
         except Interrupted:
             raise KeyboardInterrupt from None
