@@ -699,17 +699,6 @@ def test_an_address_that_others_can_reach_is_refused(model_folder: Path, tmp_pat
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_key_that_the_sdk_would_not_send_is_refused(
-    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINKER_API_KEY", "secret")
-
-    code, said = started("--folder", model_folder, "--root", tmp_path)
-
-    assert (code, "secret" in said) == (1, False)
-    assert "TINKER_API_KEY does not begin with 'tml-', so the SDK would refuse it; mend or unset it" in said
-
-
 # the end
 
 
