@@ -109,6 +109,7 @@ class Rollouts:
         return None
 
     def _run_idle(self, agent: IdleAgent, seeds: Sequence[int]) -> tuple[EvalResult, str]:
+        """Return what an agent comes to, and the digest of its deployment; one that was run on these seeds is not again."""
         key = agent, (*seeds,)
         if key not in self._finished:
             version, policy = self._upload(agent)

@@ -22,7 +22,7 @@ from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths, find_root
 from graftline.datasets.store import DatasetStore
 from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
-from graftline.pipeline.ports import Ports, describe_recipe_ports, open_recipe_ports, resolve_overrides
+from graftline.pipeline.ports import Ports, describe_recipe_ports, open_ports, resolve_overrides
 from graftline.pipeline.recipe_models import find_served_weights, resolve_checkpoints, store_of
 from graftline.training.adapter import download_adapter
 from graftline.training.loop import OnStep
@@ -120,7 +120,7 @@ class Runtime:
         store = None if "training_client" in replacements else store_of(wired.training_client, paths.root)
         values = resolve_checkpoints(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT, store=store)
         with (
-            open_recipe_ports(paths, wired, replacements) as opened,
+            open_ports(wired, paths, replacements) as opened,
             _root_of(paths, opened.dataset_store) as recipe_root,
         ):
             if wired.training_client.kind == "local" and "training_client" not in replacements:
@@ -153,7 +153,8 @@ class Runtime:
             ConfigError: as `run`.
         """
         paths = _paths(root)
-        return open_recipe_ports(paths, *resolve_overrides(paths, manifest, overrides or {}))
+        wired, replacements = resolve_overrides(paths, manifest, overrides or {})
+        return open_ports(wired, paths, replacements)
 
     @staticmethod
     def build_spec(recipe: str, config: Values = None, *, root: Path | None = None) -> ExperimentSpec:
