@@ -122,10 +122,10 @@ class Calibration(_Stored):
             fields = {key: value for key, value in tree.items() if key != "shown"}
             return cls.model_validate(fields)
         except OSError as error:
-            raise RecordError(f"{path}: cannot be read ({error.strerror}); run `graftline harbor calibrate`") from None
+            raise RecordError(f"{path}: cannot be read ({error.strerror}); run `graftline env calibrate`") from None
         except (ValidationError, ValueError, AttributeError) as error:
             first = str(error).partition("\n")[0]
-            raise RecordError(f"{path}: is no calibration ({first}); run `graftline harbor calibrate` again") from None
+            raise RecordError(f"{path}: is no calibration ({first}); run `graftline env calibrate` again") from None
 
 
 def calibration_of(

@@ -69,7 +69,7 @@ class RecipeRun:
     result: TinkerTrainingResult | None = None
     """None where nothing was run."""
     adapter: Path | None = None
-    """Its folder, in the layout of PEFT."""
+    """Its folder, in the layout of PEFT; None where it was not fetched."""
 
 
 class Runtime:
@@ -82,6 +82,8 @@ class Runtime:
         *,
         manifest: str = DEFAULT_MANIFEST,
         ports: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        is_downloading: bool = True,
         dry_run: bool = False,
         root: Path | None = None,
         on_step: OnStep = lambda metrics, total: None,
@@ -96,6 +98,8 @@ class Runtime:
             manifest: What stands behind each port.
             ports: What is different from the manifest: an implementation by its kind, a setting by its dotted key, or a
                 port itself, which stays open.
+            run_id: Of the run; made of the configuration and the data if it is None.
+            is_downloading: Whether the adapter is fetched at the end.
             dry_run: Whether to say what would be done, and to open nothing.
             root: The checkout; as the command finds it if it is None.
             on_step: Called for every step, with how many there will be.
@@ -133,14 +137,17 @@ class Runtime:
                 output_dir=runs.folder,
                 root=recipe_root,
                 tokenizer=tokenizer_of(service, opened.manifest.training_client, values, paths, os.environ),
+                run_id=run_id,
                 service=service,
                 sandbox=lambda: opened.sandbox,
                 on_step=on_step,
                 on_notice=on_notice,
                 is_stopped=is_stopped,
             )
-            weights = find_served_weights(opened.manifest.training_client, values, paths)
-            adapter = download_adapter(runs, result.run, service, weights)
+            adapter = None
+            if is_downloading:
+                weights = find_served_weights(opened.manifest.training_client, values, paths)
+                adapter = download_adapter(runs, result.run, service, weights)
         return RecipeRun(spec, described, result, adapter)
 
     @staticmethod

@@ -671,7 +671,7 @@ def started(*arguments: str | Path) -> tuple[int, str]:
 
 
 def test_a_second_server_on_the_same_folder_is_refused(server: StartedServer, model_folder: Path) -> None:
-    code, said = started("--folder", model_folder, "--root", server.root, "--port", "0")
+    code, said = started("--folder", model_folder, "--store", server.root, "--port", "0")
 
     assert code == 1
     assert said.endswith(
@@ -682,7 +682,7 @@ def test_a_second_server_on_the_same_folder_is_refused(server: StartedServer, mo
 def test_a_port_that_is_taken_is_refused(server: StartedServer, model_folder: Path, tmp_path: Path) -> None:
     port = str(urlsplit(server.url).port)
 
-    code, said = started("--folder", model_folder, "--root", tmp_path, "--port", port)
+    code, said = started("--folder", model_folder, "--store", tmp_path, "--port", port)
 
     assert code == 1
     assert said.endswith(
