@@ -223,8 +223,6 @@ def test_an_adapter_that_trains_nothing_and_a_sampler_of_nothing_are_refused() -
 
 def test_telemetry_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TINKER_TELEMETRY")
-    TinkerSDKClient(KEY, telemetry=True)
-    assert "TINKER_TELEMETRY" not in os.environ
     TinkerSDKClient(KEY)
     assert os.environ["TINKER_TELEMETRY"] == "0"
     monkeypatch.setenv("TINKER_TELEMETRY", "1")
