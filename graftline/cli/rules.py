@@ -292,15 +292,15 @@ def _match(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox
 
 
 def _collect_pairs(
-    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal_path: Path | None
+    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal: Path | None
 ) -> "CollectedPairs":
-    from graftline.codemod.mine import Journal, collect_pairs
+    from graftline.codemod.mine import collect_pairs
     from graftline.core.processes import default_workers
     from graftline.core.progress import progress_bars
     from graftline.datasets.language import language_of_path
 
     numbers = {commit: number for number, commit in enumerate(history.commits, 1)}
-    with progress_bars() as bars, Journal(journal_path) as journal:
+    with progress_bars() as bars:
         bars.start("commits of", history.folder.resolve().name)
         collected = collect_pairs(
             history.changes(language_of_path, languages),

@@ -73,6 +73,7 @@ class Journal(Generic[ModelT]):
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        cut_to_whole_lines(self._path)
         # without a buffer: what a killed process had not written would be lost with it
         self._stream: FileIO = self._path.open("ab", buffering=0)
         if self._header and not self._stream.tell():
@@ -95,8 +96,8 @@ class Journal(Generic[ModelT]):
         self._unsynced, self._synced_at = 0, self._clock_s()
 
     def _read(self) -> list[ModelT]:
-        cut_to_whole_lines(self._path)
-        lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+        content = self._path.read_bytes() if self._path.exists() else b""
+        lines = content[: content.rfind(b"\n") + 1].splitlines()
         if self._header and lines[:1] != [self._header]:
             if lines:
                 os.truncate(self._path, 0)
