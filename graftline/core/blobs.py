@@ -29,7 +29,7 @@ from graftline.core.store import ObjectStore, ObjectStoreConfig, memory_objects,
 
 logger = logging.getLogger(__name__)
 
-KNOWN_NAME = ".uploaded.json"
+UPLOADS_NAME = ".uploaded.json"
 _CHECKSUM_SUFFIX = ".sha256"
 
 
@@ -157,7 +157,7 @@ def upload_new(
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name the one that holds the shards")
     with lock_folder(folder):
-        known = _read_known(folder / KNOWN_NAME)
+        uploads = _read_uploads(folder / UPLOADS_NAME)
         stored_sizes = store.sizes(f"{below}/" if below else "")
 
         def upload(path: Path) -> int | None:
@@ -165,12 +165,12 @@ def upload_new(
             name, state = f"{below}/{path.relative_to(folder).as_posix()}".removeprefix("/"), path.stat()
             present = [store.label, state.st_size, state.st_mtime_ns]
             is_stored = stored_sizes.get(name) == state.st_size
-            if is_stored and known.get(name) == present:
+            if is_stored and uploads.get(name) == present:
                 return None
             if not (is_stored and store.find(name) == _hash_source(name, path)):
                 is_stored = False
                 store.put(name, path)
-            known[name] = present
+            uploads[name] = present
             return None if is_stored else state.st_size
 
         # a bucket's client holds 100 MB in memory and more for each file
@@ -181,7 +181,7 @@ def upload_new(
             finally:
                 threads.shutdown(cancel_futures=True)
                 with suppress(OSError):  # a folder that cannot be written to can be uploaded
-                    write_atomically(folder / KNOWN_NAME, json.dumps(known))
+                    write_atomically(folder / UPLOADS_NAME, json.dumps(uploads))
     sizes = [size_bytes for size_bytes in results if size_bytes is not None]
     summary = UploadSummary(len(sizes), sum(sizes), len(results) - len(sizes))
     logger.info("uploaded %s to %s: %s", folder, store.label, summary)
@@ -212,9 +212,9 @@ def _list_sealed(folder: Path, is_sealed: Callable[[Path], bool]) -> Iterator[Pa
             yield path
 
 
-def _read_known(path: Path) -> dict[str, Any]:
+def _read_uploads(path: Path) -> dict[str, Any]:
     try:
-        known: dict[str, Any] = json.loads(path.read_bytes())
+        uploads: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return known
+    return uploads
