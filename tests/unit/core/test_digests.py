@@ -55,7 +55,6 @@ def test_digest_does_not_depend_on_the_order_of_keys() -> None:
 
 def test_digest_depends_on_the_order_of_a_list_and_on_types() -> None:
     values: list[Any] = [[1, 2], [2, 1], ["1", 2], [True, 2], [1.0, 2], [None, 2], [[1], 2]]
-
     assert len({digest(value) for value in values}) == len(values)
 
 
@@ -85,13 +84,11 @@ def test_sha256_keeps_lone_surrogates_apart() -> None:
 def test_sha256_of_a_file_is_that_of_its_bytes_beyond_one_chunk(tmp_path: Path) -> None:
     content = b"\r\n\x00" * 400_000  # 1.2 MB, read in chunks of 1 MiB
     (tmp_path / "a").write_bytes(content)
-
     assert sha256_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
 
 
 def test_code_version_is_sixteen_hex_digits() -> None:
     version = code_version("graftline.core.record")
-
     assert (len(version), set(version) <= set("0123456789abcdef")) == (16, True)
 
 
@@ -108,7 +105,6 @@ def test_code_version_differs_between_modules() -> None:
         "graftline.core.markdown",
         "graftline.rollouts.state.state",
     )
-
     assert len({code_version(module) for module in modules}) == len(modules)
 
 
@@ -123,7 +119,6 @@ def test_code_version_of_a_module_covers_what_it_imports() -> None:
     named = code_version(
         "graftline.core.build", "graftline.core.clock", "graftline.core.hashing", "graftline.core.errors"
     )
-
     assert named == code_version("graftline.core.build")
 
 
@@ -138,7 +133,6 @@ def test_code_version_follows_submodules_imported_by_name(tmp_path: Path) -> Non
     (package / "record.py").write_text("from graftline.core import clock\n", "utf-8")
     before = _version_elsewhere("graftline.core.record", tmp_path)
     (package / "clock.py").write_text("", "utf-8")
-
     assert _version_elsewhere("graftline.core.record", tmp_path) != before
 
 
@@ -160,7 +154,6 @@ def test_code_version_changes_with_the_source_of_what_is_imported(tmp_path: Path
     before = _version_elsewhere("graftline.core.build", tmp_path)
     with (package / changed).open("a", encoding="utf-8") as stream:
         stream.write("\n# a change\n")
-
     assert (_version_elsewhere("graftline.core.build", tmp_path) != before) == is_seen
 
 

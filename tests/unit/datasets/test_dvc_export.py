@@ -1,7 +1,6 @@
 """Folders into DVC's layout, without DVC: what is written, what is left alone, and what is refused."""
 
 import hashlib
-import json
 import resource
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.config import load_yaml
 from graftline.core.errors import BoundaryError, ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.datasets.dvc import DvcExport, Exported, export_dvc
@@ -95,13 +93,6 @@ def test_a_dvc_file_and_the_objects_are_what_dvc_writes_for_a_folder(paths: Path
     )
     assert export.artifacts[0] == Exported("data/raw/small/source", f"{name}.dir", 3, size, 4, True)
     assert export.refused == (f"{folder.parent}/normalized: holds 'division', but 'normalized' was asked for",)
-
-
-def test_every_object_has_the_name_of_its_content_and_nothing_else_is_in_the_remote(paths: Paths) -> None:
-    export_dvc(paths, "storage")
-    remote = paths.root / "storage"
-    # of the division a file, its record and its list; of the split two files, its record and its list
-    assert (misnamed(remote), len(tree(remote)), len(tree(remote / "files" / "md5"))) == ([], 7, 7)
 
 
 def test_a_second_export_copies_nothing_and_leaves_every_byte(paths: Paths) -> None:
@@ -248,19 +239,3 @@ def test_a_remote_that_is_a_file_fails_with_one_sentence(paths: Paths) -> None:
 def test_nothing_leaves_a_checkout_unless_its_configuration_says_so(checkout: Path) -> None:
     off = Governance(dvc=Dvc(remote=None), wandb=Wandb(mode="disabled"))
     assert load_governance(Paths(checkout)) == off == Governance()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ({"wandb": {"mode": "on"}}, "wandb.mode: input should be 'disabled', 'offline' or 'online' (got 'on')"),
-        ({"dvc": {"url": "x"}}, "dvc.url: unknown key; known here: remote"),
-        ({"dvc": {"remote": ""}}, "dvc.remote: string should have at least 1 character (got '')"),
-        ({"wandb": {"samples": -1}}, "wandb.samples: input should be greater than or equal to 0 (got -1)"),
-    ],
-)
-def test_a_faulty_configuration_is_refused_by_key(tmp_path: Path, text: Mapping[str, object], message: str) -> None:
-    (tmp_path / "governance.yaml").write_text(json.dumps(text), "utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load_yaml(tmp_path / "governance.yaml", Governance)
-    assert str(caught.value) == f"{tmp_path}/governance.yaml: {message}"
