@@ -62,11 +62,7 @@ class Journal(Generic[ModelT]):
     def __init__(
         self, path: Path, model: type[ModelT], header: bytes = b"", clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Read it.
-
-        Raises:
-            RecordError: a whole line of it is no row.
-        """
+        """Read it; RecordError if a whole line of it is no row."""
         self._path, self._model, self._header, self._clock_s = path, model, header, clock_s
         self.rows = self._read()
         self._unsynced, self._synced_at = 0, clock_s()

@@ -50,11 +50,7 @@ class Governance(Config):
 
 
 def load_governance(paths: Paths) -> Governance:
-    """Return what may leave this checkout.
-
-    Raises:
-        ConfigError: the file is missing or does not fit.
-    """
+    """Return what may leave this checkout; ConfigError if the file is missing or does not fit."""
     return load_yaml(paths.configs / "governance.yaml", Governance)
 
 
