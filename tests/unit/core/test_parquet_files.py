@@ -14,11 +14,9 @@ from graftline.core.parquet import (
     ParquetError,
     ParquetWriter,
     arrow_table,
-    filter_rows,
     parquet_rows,
     parquet_tables,
     read_parquet,
-    read_table,
     write_parquet,
 )
 
@@ -46,12 +44,6 @@ def test_equal_rows_are_equal_bytes(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", ROWS, COLUMNS)
     write_parquet(tmp_path / "b.parquet", [dict(reversed(row.items())) for row in ROWS], COLUMNS)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-
-
-def test_other_rows_are_other_bytes(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "a.parquet", ROWS, COLUMNS)
-    write_parquet(tmp_path / "b.parquet", ROWS[::-1], COLUMNS)
-    assert (tmp_path / "a.parquet").read_bytes() != (tmp_path / "b.parquet").read_bytes()
 
 
 def test_the_schema_is_what_was_declared_even_without_rows(tmp_path: Path) -> None:
@@ -144,14 +136,6 @@ def test_a_row_group_has_so_many_rows_and_is_read_alone(tmp_path: Path, rows: in
     tables = list(parquet_tables(path, ["count"]))
     assert [table.num_rows for table in tables] == groups
     assert [count for table in tables for count in table["count"].to_pylist()] == list(range(rows))
-
-
-def test_rows_for_which_a_mask_is_true_are_taken_from_a_table(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "a.parquet", many(0, 4), MANY)
-    assert filter_rows(read_table(tmp_path / "a.parquet"), [True, False, False, True]).to_pylist() == [
-        *many(0, 1),
-        *many(3, 4),
-    ]
 
 
 def test_rows_are_read_one_by_one(tmp_path: Path) -> None:

@@ -8,47 +8,14 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.paths import Paths, find_root, portable
 
 
-def test_every_folder_lies_below_the_root() -> None:
-    paths = Paths(Path("/r"))
-    assert [
-        paths.configs,
-        paths.data,
-        paths.reports,
-        paths.logs,
-        paths.warehouse,
-        paths.raw("d"),
-        paths.normalized("d"),
-        paths.partition("tasks", "python", "train"),
-        paths.partition("trajectories/raw", "python", "train"),
-    ] == [
-        Path("/r/configs"),
-        Path("/r/data"),
-        Path("/r/reports"),
-        Path("/r/logs"),
-        Path("/r/data/warehouse/graftline.duckdb"),
-        Path("/r/data/raw/d/source"),
-        Path("/r/data/raw/d/normalized"),
-        Path("/r/data/tasks/python/train"),
-        Path("/r/data/trajectories/raw/python/train"),
-    ]
-
-
 def test_asking_for_a_folder_makes_none(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     _ = paths.data, paths.logs, paths.raw("d"), paths.partition("tasks", "python", "train")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_below_the_root_reads_from_the_root() -> None:
-    assert Paths(Path("/r")).relative(Path("/r/data/tasks")) == "data/tasks"
-
-
 def test_a_path_elsewhere_reads_whole() -> None:
     assert Paths(Path("/r")).relative(Path("/rest/data")) == "/rest/data"
-
-
-def test_the_root_is_the_folder_the_environment_names(tmp_path: Path) -> None:
-    assert find_root({"GRAFTLINE_ROOT": str(tmp_path)}, start=Path("/")) == tmp_path
 
 
 def test_the_environment_goes_before_the_folder_one_stands_in(tmp_path: Path) -> None:
