@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from graftline.core.errors import DataError
 from graftline.core.jsonl import read_lines
 from graftline.core.parquet import column_names, read_parquet
-from graftline.core.record import load_verified
+from graftline.core.record import load_record
 from graftline.datasets.edit import EDITS, Edit, Label
 from graftline.datasets.fingerprints import key
 from graftline.datasets.splits import SPLITS, Split
@@ -113,17 +113,12 @@ def invalid_attempts(lineage: Lineage) -> list[str]:
 def count_verified_steps(lineage: Lineage) -> int:
     """Return the number of verified steps in all stored partitions."""
     folders = _present_folders(lineage, "trajectories/parquet", "trajectories")
-    return sum(load_verified(folder, "trajectories").counts["verified_steps"] for folder in folders)
+    return sum(load_record(folder).counts["verified_steps"] for folder in folders)
 
 
 def _present_folders(lineage: Lineage, below: str, kind: str) -> list[Path]:
     folders = [lineage.paths.partition(below, language, split) for language, split in lineage.partitions()]
-    for folder in folders:
-        lineage.pull(folder)
-    present = [folder for folder in folders if folder.exists()]
-    for folder in present:
-        load_verified(folder, kind)
-    return present
+    return [folder for folder in folders if lineage.find(folder, kind) is not None]
 
 
 def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:

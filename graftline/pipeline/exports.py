@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def export(
     target: Path,
     prompt: str,
     split: Split = "train",
-    languages: Iterable[Language] | None = None,
+    languages: Collection[Language] | None = None,
     teachers: Iterable[str] | None = None,
     clock: Clock = utc_now,
 ) -> ExportResult:
@@ -109,7 +109,7 @@ def export(
     return ExportResult(target, rows, len(chosen))
 
 
-def _inputs(paths: Paths, split: Split, languages: Iterable[Language] | None) -> dict[str, str]:
+def _inputs(paths: Paths, split: Split, languages: Collection[Language] | None) -> dict[str, str]:
     """Return the identities of what an export is made of, by the names that `sft_dataset` calls its inputs by."""
     inputs = {}
     for folder in _folders(paths, split, languages):
@@ -122,20 +122,18 @@ def _inputs(paths: Paths, split: Split, languages: Iterable[Language] | None) ->
     return inputs
 
 
-def _folders(paths: Paths, split: Split, languages: Iterable[Language] | None) -> list[Path]:
+def _folders(paths: Paths, split: Split, languages: Collection[Language] | None) -> list[Path]:
     folders = sorted((paths.data / "trajectories" / "raw").glob(f"*/{split}"))
-    chosen = None if languages is None else set(languages)
-    return [folder for folder in folders if chosen is None or folder.parent.name in chosen]
+    return [folder for folder in folders if languages is None or folder.parent.name in languages]
 
 
 def read_stored_attempts(
-    paths: Paths, split: Split, languages: Iterable[Language] | None = None
+    paths: Paths, split: Split, languages: Collection[Language] | None = None
 ) -> Iterator[Trajectory]:
     """Yield the attempts of one split that count, of all teachers, by language and task."""
-    chosen = None if languages is None else sorted(set(languages))
-    folders = _folders(paths, split, chosen)
+    folders = _folders(paths, split, languages)
     if not folders:
-        place = "" if chosen is None else f" in {', '.join(chosen)}"
+        place = "" if languages is None else f" in {', '.join(sorted(languages))}"
         raise RecordError(
             f"{paths.data / 'trajectories' / 'raw'}: holds no attempts of split {split!r}{place};"
             " materialize `teacher_trajectories` first"

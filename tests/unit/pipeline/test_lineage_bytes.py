@@ -2,15 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from graftline.core.record import RECORD_NAME
+from tests.lineages import NOON, Run
 
-Run = Callable[..., dict[str, str]]
-NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2031, 1, 1, tzinfo=UTC)
 
 
