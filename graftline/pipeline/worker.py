@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from socket import gethostname
 
 from graftline.core.blobs import BlobStore, upload_new
@@ -111,24 +112,26 @@ def _upload(paths: Paths, blobs: BlobStore) -> dict[str, int]:
     return {"sent": uploaded.sent, "sent_bytes": uploaded.sent_bytes, "kept": uploaded.kept}
 
 
+@dataclass
 class _Sealing:
     """Lets readers see what was stored: every `seal_s`, and sooner where nothing is in flight."""
 
-    def __init__(
-        self, paths: Paths, ports: Ports, store: Store, settings: WorkerConfig, work_metrics: WorkMetrics
-    ) -> None:
-        self._paths, self._ports, self._store, self._settings = paths, ports, store, settings
-        self._work_metrics, self._sealed_at = work_metrics, time.monotonic()
+    paths: Paths
+    ports: Ports
+    store: Store
+    settings: WorkerConfig
+    work_metrics: WorkMetrics
+    sealed_at: float = field(default_factory=time.monotonic)
 
     def __call__(self) -> None:
-        is_due = time.monotonic() - self._sealed_at >= self._settings.seal_s
-        if self._work_metrics.in_flight and not is_due:
+        is_due = time.monotonic() - self.sealed_at >= self.settings.seal_s
+        if self.work_metrics.in_flight and not is_due:
             return
-        has_new = self._store.seal()
+        has_new = self.store.seal()
         if is_due or has_new:
-            self._sealed_at = time.monotonic()
-            if self._settings.is_uploading:
-                _upload(self._paths, self._ports.blobs)
+            self.sealed_at = time.monotonic()
+            if self.settings.is_uploading:
+                _upload(self.paths, self.ports.blobs)
 
 
 def _find_fault(ports: Ports) -> str:

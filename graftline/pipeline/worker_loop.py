@@ -147,6 +147,7 @@ class SavedSteps:
         return self._claim
 
 
+@dataclass
 class AttemptMaker:
     """Does the jobs of a queue; a handler of `rollouts.queue.worker.run_worker`, to be called by several threads.
 
@@ -154,72 +155,70 @@ class AttemptMaker:
     the code that makes attempts: what another one saved of them is not resumed. `redact` takes secrets out of reasons.
     """
 
-    def __init__(
-        self,
-        queue: JobQueue,
-        teacher: Teacher,
-        sandbox: Sandbox,
-        collecting: RolloutConfig,
-        states: StateStore,
-        store: Store,
-        metrics: Metrics,
-        made_by: str,
-        code_version: str,
-        counted: Callable[[Spent], None] = lambda spent: None,
-        redact: Callable[[str], str] = str,
-    ) -> None:
-        self._made_by, self._code_version, self._counted, self._redact = made_by, code_version, counted, redact
-        self._queue, self._teacher, self._collecting = queue, teacher, collecting
-        self._sandbox = SharedSandbox(sandbox, lambda verdict, seconds: metrics.count_action(str(verdict), seconds))
-        self._states, self._store, self._metrics = states, store, metrics
-        self._lock = threading.Lock()
-        self.spent = Spent()
+    queue: JobQueue
+    teacher: Teacher
+    sandbox: Sandbox
+    collecting: RolloutConfig
+    states: StateStore
+    store: Store
+    metrics: Metrics
+    made_by: str
+    code_version: str
+    counted: Callable[[Spent], None] = lambda spent: None
+    redact: Callable[[str], str] = str
+    spent: Spent = field(default_factory=Spent)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.sandbox = SharedSandbox(
+            self.sandbox, lambda verdict, seconds: self.metrics.count_action(str(verdict), seconds)
+        )
 
     def __call__(self, job: Job, is_still_mine: Callable[[], bool]) -> None:
         """Make the attempt that `job` asks for."""
         assignment = AttemptJob.of(job)
-        if assignment.teacher != self._teacher.name:
+        if assignment.teacher != self.teacher.name:
             raise ConfigError(
-                f"job {job.key!r}: is for teacher {assignment.teacher!r}, but this worker is {self._teacher.name!r};"
+                f"job {job.key!r}: is for teacher {assignment.teacher!r}, but this worker is {self.teacher.name!r};"
                 " give each teacher a queue of its own"
             )
-        if assignment.made_by != self._made_by:
+        if assignment.made_by != self.made_by:
             raise ConfigError(
                 f"job {job.key!r}: was put by other settings of prompts, collecting or sandbox than those of this worker;"
                 " start workers with the configuration of the lineage, then `graftline worker retry`"
             )
-        steps = SavedSteps(self._states, assignment, self._code_version, self._count_step)
+        steps = SavedSteps(self.states, assignment, self.code_version, self._count_step)
         trajectory = self._attempt(assignment, steps)
         if not is_still_mine():
             return
-        self._store.add(assignment, trajectory)
+        self.store.add(assignment, trajectory)
         self._count_attempt(trajectory)
         following = None if trajectory.is_verified else assignment.next()
         # room is made for it by the job that ends; a full queue is waited for
-        while following is not None and not self._queue.put([following.job()]):
+        while following is not None and not self.queue.put([following.job()]):
             threading.Event().wait(0.1)
         steps.end(trajectory)
 
     def _attempt(self, assignment: AttemptJob, steps: SavedSteps) -> Trajectory:
         try:
             return collect(
-                assignment.task, self._teacher, self._sandbox, self._collecting, assignment.attempt,
+                assignment.task, self.teacher, self.sandbox, self.collecting, assignment.attempt,
                 assignment.made_by, steps,
             )  # fmt: skip
         except BoundaryError as error:
             if isinstance(error, ActorError):
-                self._metrics.count_unanswered()
+                self.metrics.count_unanswered()
             if isinstance(error, SandboxError):
-                self._metrics.count_action(str(Verdict.RUNNER_ERROR), 0.0)
-            steps.interrupt(self._redact(f"{type(error).__name__}: {error}"))
+                self.metrics.count_action(str(Verdict.RUNNER_ERROR), 0.0)
+            steps.interrupt(self.redact(f"{type(error).__name__}: {error}"))
             raise
 
     def _count_step(self, step: TrajectoryStep) -> None:
         with self._lock:
             self.spent.add_step(step)
-        self._metrics.count_step(self._teacher.name, step.format_ok)
+        self.metrics.count_step(self.teacher.name, step.format_ok)
         if (answer := step.model_output.generation) is not None:
-            self._metrics.count_answer(
+            self.metrics.count_answer(
                 answer.actor, answer.latency_s, answer.tries, answer.prompt_tokens, answer.completion_tokens,
                 answer.cached_tokens, answer.cost_usd,
             )  # fmt: skip
@@ -227,8 +226,8 @@ class AttemptMaker:
     def _count_attempt(self, trajectory: Trajectory) -> None:
         with self._lock:
             self.spent.add_attempt(trajectory)
-            self._counted(self.spent)
-        self._metrics.count_trajectory(trajectory.teacher, trajectory.is_verified)
+            self.counted(self.spent)
+        self.metrics.count_trajectory(trajectory.teacher, trajectory.is_verified)
 
 
 class WorkMetrics:
