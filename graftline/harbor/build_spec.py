@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from graftline.core.hashing import canonical_json
 from graftline.harbor.contract import MAX_TASKS, DeploymentName, HarborLimits, TaskSeed, Text, VerifierSettings
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES
 from graftline.harbor.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
+from graftline.sandbox.file_names import path_of
 
 DEFAULT_ENTRYPOINT = "run_rollout --input /tmp/rollout.json --output /tmp/result.json"
 MAX_VARIABLES = 256
@@ -144,47 +145,67 @@ class HarborBuildSpec(BaseModel):
         return {**request, "context_tar_base64": context_tar_base64}
 
     def _faults(self) -> Iterator[str]:
-        yield from _faults_of_variables(self.env_vars)
-        seeds = [task.seed for task in self.tasks]
-        if twice := [seed for seed, times in Counter(seeds).items() if times > 1]:
-            yield f"tasks: seed {twice[0]} stands for two tasks"
-        yield from _faults_of_json(self.metadata, "metadata")
-        for task in self.tasks:
-            yield from _faults_of_json(task.metadata, f"tasks[{task.seed}].metadata")
         texts = {"name": self.name, "description": self.description or "", "entrypoint": self.entrypoint}
         if self.verifier is not None:
             texts["verifier.entrypoint"] = self.verifier.entrypoint
-        for field, text in texts.items():
-            if kind := kind_of(text):
-                yield f"{field}: holds {kind}"
+        return (fault for _, fault in find_faults(self.env_vars, self.metadata, self.tasks, texts))
 
 
-def _faults_of_variables(variables: Mapping[str, str]) -> Iterator[str]:
+def find_faults(
+    variables: Mapping[str, str], metadata: Mapping[str, Any], tasks: Sequence[TaskSeed], texts: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a deployment whose fields fit, each with a word for programs before it.
+
+    No value is shown, for it may be a secret. Both sides look for it, who sends a deployment and who keeps it.
+    """
+    yield from _faults_of_variables(variables)
+    seeds = [task.seed for task in tasks]
+    if twice := [seed for seed, times in Counter(seeds).items() if times > 1]:
+        yield "tasks", f"tasks: seed {twice[0]} stands for two tasks"
+    for task in tasks:
+        for path in (*task.agent_files, *task.verifier_files):
+            try:
+                path_of(path)
+            except (DataError, ConfigError) as error:
+                yield "tasks", f"task {task.task_id!r}: {error}"
+    own = {f"tasks[{task.seed}].metadata": task.metadata for task in tasks}
+    for place, value in {"metadata": metadata, **own}.items():
+        yield from _faults_of_json(value, place)
+    for field, text in texts.items():
+        if kind := kind_of(text):
+            yield "secret", f"{field}: holds {kind}"
+
+
+def _faults_of_variables(variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if len(variables) > MAX_VARIABLES:
-        yield f"env_vars: has {len(variables)} variables; at most {MAX_VARIABLES} are accepted"
+        yield "env_vars", f"env_vars: has {len(variables)} variables; at most {MAX_VARIABLES} are accepted"
     for index, (name, value) in enumerate(variables.items()):
         if kind_of(name):
-            yield f"env_vars: the name of variable {index + 1} looks like a secret itself"
+            yield "secret", f"env_vars: the name of variable {index + 1} looks like a secret itself"
         elif not (name.isascii() and name.isidentifier() and len(name) <= 128):
-            yield f"env_vars: {name[:60]!r} is no name of a variable; use letters, digits and underscores"
+            yield "env_vars", f"env_vars: {name[:60]!r} is no name of a variable; use letters, digits and underscores"
         elif is_secret_name(name):
-            yield f"env_vars: {name!r} names a secret; leave it out, it is put in when a rollout runs"
+            yield "secret", f"env_vars: {name!r} names a secret; leave it out, it is put in when a rollout runs"
         elif kind := kind_of(value):
-            yield f"env_vars: {name!r} holds {kind}; leave it out, it is put in when a rollout runs"
+            yield "secret", f"env_vars: {name!r} holds {kind}; leave it out, it is put in when a rollout runs"
         elif fault := _fault_of_text(value):
-            yield f"env_vars: {name!r} {fault}"
+            yield "env_vars", f"env_vars: {name!r} {fault}"
 
 
-def _faults_of_json(value: Mapping[str, Any], place: str) -> Iterator[str]:
+def _faults_of_json(value: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
     try:
         text = canonical_json(value)
         finds = list(finds_in(value, place))
     except (TypeError, ValueError, RecursionError):
-        yield f"{place}: holds what JSON cannot say, or is nested too deeply; use texts, numbers, lists and objects"
+        yield (
+            "not_json",
+            f"{place}: holds what JSON cannot say, or is nested too deeply; use texts, numbers, lists and objects",
+        )
         return
-    yield from map(str, finds)
+    for find in finds:
+        yield "secret", str(find)
     if fault := _fault_of_text(text) or ("holds a zero byte" if _ZERO_IN_JSON.search(text) else ""):
-        yield f"{place}: {fault}"
+        yield "not_json", f"{place}: {fault}"
 
 
 def _fault_of_text(text: str) -> str:

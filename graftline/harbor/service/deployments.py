@@ -12,9 +12,10 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from graftline.core.errors import ConfigError, DataError
+from graftline.core.errors import DataError
 from graftline.core.hashing import digest, sha256_bytes
 from graftline.harbor.archive import ArchiveInfo, check_archive
+from graftline.harbor.build_spec import find_faults
 from graftline.harbor.contract import MAX_SEED
 from graftline.harbor.messages import (
     MAX_PAGE,
@@ -32,7 +33,6 @@ from graftline.harbor.messages import (
     Status,
 )
 from graftline.harbor.refusal import RequestError, not_found
-from graftline.harbor.secret_finds import finds_in, is_secret_name
 from graftline.harbor.service.builds import Builds, build_view, builds_of, request_build, status_of
 from graftline.harbor.service.database import is_duplicate
 from graftline.harbor.service.http import Cursor, Limit, SeedCursor, cursor_after, newest_first, problems
@@ -40,7 +40,6 @@ from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import contexts, deployments, new_id
 from graftline.harbor.service.tables import instances as instance_table
 from graftline.harbor.tar_stream import ArchiveLimits
-from graftline.sandbox.file_names import path_of
 
 _TRIES = 5
 _ROWS_AT_ONCE = 5000
@@ -349,18 +348,9 @@ def _decode(service: Service, text: str, field: str) -> _Context:
 def _deployment_values(
     body: DeploymentCreate, context: _Context, verifier_context: _Context | None, dockerfile: str
 ) -> dict[str, Any]:
-    if len({task.seed for task in body.tasks}) < len(body.tasks):
-        raise RequestError("tasks", "tasks: two of them have the same seed")
-    for task in body.tasks:
-        for name in (*task.agent_files, *task.verifier_files):
-            try:
-                path_of(name)
-            except (DataError, ConfigError) as error:
-                raise RequestError("tasks", f"task {task.task_id!r}: {error}") from None
-    for name in body.env_vars:
-        if not name.isidentifier():
-            raise RequestError("env_vars", f"env_vars: {name[:80]!r} is no name of a variable")
-    _check_secrets(body, dockerfile)
+    texts = {"entrypoint": body.entrypoint, "dockerfile": dockerfile}
+    if fault := next(find_faults(body.env_vars, body.metadata, body.tasks, texts), None):
+        raise RequestError(*fault)
     fields = {"limits", "tasks", "verifier"}
     values = body.model_dump(mode="json", include=fields, exclude={"verifier": {"context_tar_base64"}})
     values |= {"dockerfile": dockerfile, "entrypoint": body.entrypoint}
@@ -368,23 +358,6 @@ def _deployment_values(
     values["entrypoint_mode"] = "stdio" if body.entrypoint_mode == "command" else body.entrypoint_mode
     # what is in the archives, not how it was packed
     contents = [None if sent is None else sent.info.content_sha256 for sent in (context, verifier_context)]
-    try:
-        sha256 = digest([values, contents])
-    except ValueError as error:
-        raise RequestError("not_json", f"the deployment holds what JSON cannot say ({error})") from None
-    digests: dict[str, Any] = {"digest": sha256, "context_digest": context.sha256}
+    digests: dict[str, Any] = {"digest": digest([values, contents]), "context_digest": context.sha256}
     digests["verifier_context_digest"] = None if verifier_context is None else verifier_context.sha256
     return {"name": body.name, "description": body.description, **digests, **values}
-
-
-def _check_secrets(body: DeploymentCreate, dockerfile: str) -> None:
-    """Refuse secrets, which would be in a database and in images: containers get them when they run (`pass_on`)."""
-    name = next((name for name in body.env_vars if is_secret_name(name)), None)
-    texts = {"env_vars": body.env_vars, "metadata": body.metadata, "entrypoint": body.entrypoint}
-    try:
-        secret = next(finds_in({**texts, "dockerfile": dockerfile}, "deployment"), None)
-    except ValueError as error:
-        raise RequestError("not_json", str(error)) from None
-    if name is not None or secret is not None:
-        reason = str(secret) if secret is not None else f"env_vars: {name!r} is the name of a secret"
-        raise RequestError("secret", f"{reason}; leave it out, and have the service pass it on to boxes")

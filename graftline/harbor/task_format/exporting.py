@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from graftline.astgrep.action import ACTION
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_text
@@ -93,28 +91,6 @@ def harbor_task(task: Task) -> HarborTask:
     }
     files = {path: TaskFile(_encode(text), path.endswith(".sh")) for path, text in texts.items()}
     return HarborTask(slug(task.id), toml, files)
-
-
-def refactoring_task(task: HarborTask) -> Task:
-    """Return the task of ours that was exported as `task`. Raises DataError where it was not."""
-    metadata = task.toml.metadata.get(_OWN)
-    if not isinstance(metadata, dict):
-        raise DataError(f"{task.id}: was not exported from a refactoring task; [metadata.{_OWN}] is missing")
-    suffix = SUFFIXES.get(str(metadata.get("language")), "txt")
-    try:
-        gold = [json.loads(action) for action in metadata.get("gold", [])]
-        return Task.model_validate(
-            {
-                **{key: value for key, value in metadata.items() if key != "gold"},
-                "before": task.files[f"environment/source.{suffix}"].content.decode(),
-                "wanted": task.files[f"tests/wanted.{suffix}"].content.decode(),
-                "gold_action": gold[0] if gold else None,
-                "gold_next": tuple(gold[1:]),
-            }
-        )
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
-        first = str(error).partition("\n")[0]
-        raise DataError(f"{task.id}: [metadata.{_OWN}] is no refactoring task ({first}); export it again") from None
 
 
 def export_harbor_task(task: HarborTask | Task, folder: Path) -> HarborTask:
