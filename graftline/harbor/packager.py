@@ -47,6 +47,11 @@ class Package:
     files: tuple[str, ...]
     """Paths of files and links."""
 
+    @property
+    def base64(self) -> str:
+        """The archive as the service takes it."""
+        return base64.b64encode(self.archive).decode()
+
 
 class HarborPackager:
     """Packs the contexts of a spec."""
@@ -63,25 +68,16 @@ class HarborPackager:
             ConfigError: a folder of the spec or an ignore file cannot be used.
             DataError: something in the context is refused, or it is too large.
         """
-        return base64.b64encode(self.package_bytes().archive).decode()
+        return self.package_bytes().base64
 
     def package_bytes(self) -> Package:
         """Return the packed context; raises as `package`."""
-        return self._pack(self._spec.context_dir, self._files())
+        return self._pack(self._spec.context_dir, self._spec.include_globs, self._spec.exclude_globs)
 
-    def package_verifier(self) -> str | None:
-        """Return the packed context of the verifier in base64, None where the spec has none; raises as `package`."""
-        package = self.package_verifier_bytes()
-        return None if package is None else base64.b64encode(package.archive).decode()
-
-    def package_verifier_bytes(self) -> Package | None:
+    def package_verifier(self) -> Package | None:
         """Return the packed context of the verifier, None where the spec has none; raises as `package`."""
-        if self._spec.verifier is None:
-            return None
-        self._spec.validate_paths()
-        folder = self._spec.verifier.context_dir
-        rules = IgnoreRules(folder, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
-        return self._pack(folder, context_files(folder, rules, self._max_bytes))
+        verifier = self._spec.verifier
+        return None if verifier is None else self._pack(verifier.context_dir, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
 
     def get_package_info(self) -> dict[str, Any]:
         """Return what a package is, after packing it; raises as `package`."""
@@ -95,13 +91,9 @@ class HarborPackager:
             "digest": package.digest,
         }
 
-    def _files(self) -> list[Entry]:
+    def _pack(self, top: Path, include: Sequence[str], exclude: Sequence[str]) -> Package:
         self._spec.validate_paths()
-        folder = self._spec.context_dir
-        rules = IgnoreRules(folder, self._spec.include_globs, self._spec.exclude_globs)
-        return context_files(folder, rules, self._max_bytes)
-
-    def _pack(self, top: Path, files: Sequence[Entry]) -> Package:
+        files = context_files(top, IgnoreRules(top, include, exclude), self._max_bytes)
         buffer, finds = io.BytesIO(), list[Find]()
         with gzip.GzipFile("", "wb", _LEVEL, buffer, mtime=0) as archive:
             for file in files:

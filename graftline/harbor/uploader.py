@@ -163,7 +163,8 @@ def request_of(spec: "HarborBuildSpec") -> dict[str, Any]:
     from graftline.harbor.packager import HarborPackager
 
     packager = HarborPackager(spec)
-    return spec.to_api_request(packager.package(), packager.package_verifier())
+    verifier = packager.package_verifier()
+    return spec.to_api_request(packager.package(), verifier.base64 if verifier else None)
 
 
 def _why_failed(status: HarborDeploymentStatus) -> str:

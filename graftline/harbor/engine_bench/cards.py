@@ -6,9 +6,9 @@ names between backticks, below `/app/` there; `card_file` in the task's metadata
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from graftline.core.errors import DataError
 from graftline.harbor.contract import HarborLimits
@@ -21,19 +21,15 @@ _NOT_OF_THE_CRATE = ("target/", ".git/")
 _MOST_NAMED = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """The files of one card."""
+class Card(NamedTuple):
+    """The files of one card, relative to the crate, and to the folders of its task that hold its stub, tests and solution."""
 
     task: HarborTask
     card_file: str
-    """Relative to the crate."""
     stub: str
-    """Relative to `environment`."""
     tests: str
-    """Relative to `tests`."""
     solution: str
-    """Relative to `solution`; empty where there is none."""
+    """Empty where there is none."""
 
     @property
     def module(self) -> str:

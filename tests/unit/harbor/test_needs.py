@@ -268,7 +268,7 @@ def test_in_a_box_of_this_machine_only_what_was_tested_counts(
     write(tmp_path / "count", {**COUNT, **files})
     spec = import_harbor_tasks(tmp_path / "count", "mine", tmp_path / "staging", agent=agent, has_image=False)
     packager, executor = HarborPackager(spec), a_local(tmp_path / "local")
-    packages = (packager.package_bytes(), packager.package_verifier_bytes())
+    packages = (packager.package_bytes(), packager.package_verifier())
     contexts = [BuildContext(each.digest, partial(getattr, each, "archive"), "") for each in packages if each]
     snapshots = [executor.build(context) for context in contexts]
     assert spec.verifier is not None

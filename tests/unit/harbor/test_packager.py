@@ -328,15 +328,15 @@ def test_a_verifier_is_packed_on_its_own_and_whole(tmp_path: Path) -> None:
     )
     verifier = HarborVerifier(entrypoint="sh grade.sh", context_dir=grader)
     packager = HarborPackager(HarborBuildSpec(name="a", context_dir=agent, include_globs=["*.py"], verifier=verifier))
-    made = packager.package_verifier_bytes()
+    made = packager.package_verifier()
     assert made is not None
     assert (packager.package_bytes().files, made.files) == (("a.py",), (".harborignore", "c.txt", "grade.sh"))
-    assert packager.package_verifier() == base64.b64encode(made.archive).decode()
+    assert base64.b64decode(made.base64) == made.archive
 
 
 def test_a_spec_without_a_verifier_has_no_package_of_it(context: Path) -> None:
     packager = HarborPackager(HarborBuildSpec(name="a", context_dir=context))
-    assert (packager.package_verifier(), packager.package_verifier_bytes()) == (None, None)
+    assert packager.package_verifier() is None
 
 
 def test_a_folder_that_is_not_there_is_told_by_its_field(tmp_path: Path) -> None:
