@@ -1,4 +1,4 @@
-"""The tables of the service. The steps in `migrations/` make and change them, never this module.
+"""The tables of the service, as version 0.1.0 has them; whoever changes one adds a step to `migrations/`.
 
 Times are seconds since 1970; JSON is ASCII text of our own writing, which every database takes whatever is in it.
 """

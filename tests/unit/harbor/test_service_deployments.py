@@ -4,13 +4,24 @@ import threading
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from graftline.core.errors import ConfigError, RecordError
+from graftline.core.hashing import sha256_text
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.tables import builds, metadata
 from tests.harbor_parts import deployed, deployment, encoded, service, until
 
 AT = "/api/harbor/deployments"
+
+
+def test_the_first_step_makes_the_tables_of_version_0_1_0() -> None:
+    """Whoever changes a table writes out in that step what it was, and adds another."""
+    made = [str(CreateTable(table).compile(dialect=postgresql.dialect())) for table in metadata.sorted_tables]
+    indexes = [index for table in metadata.sorted_tables for index in table.indexes]
+    made += sorted(str(CreateIndex(index).compile(dialect=postgresql.dialect())) for index in indexes)
+    assert sha256_text("\n".join(made)) == "10cb0b5b81167971e6c2af733b0ca1e3bece81d66126345f13e6184f35da4e0c"
 
 
 def test_the_migrations_make_the_tables_that_are_written_to(database_url: str) -> None:
