@@ -20,6 +20,24 @@ def test_an_exception_is_shown_with_its_place(jail: ServedJail) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        *(
+            (text, (Verdict.OK, 1, None))
+            for text in ("x = =", "raise KeyboardInterrupt", "class E(BaseException): pass\nraise E", "open('no')")
+        ),
+        ("import ctypes; ctypes.string_at(0)", (Verdict.CRASH, None, signal.SIGSEGV)),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", (Verdict.CRASH, None, signal.SIGKILL)),
+    ],
+)
+@on_served_ones_only
+def test_what_is_raised_ends_it_with_one_and_a_signal_with_a_crash(
+    jail: ServedJail, text: str, end: tuple[Verdict, int | None, int | None]
+) -> None:
+    assert how(jail.run(python(text))) == end
+
+
+@pytest.mark.parametrize(
     ("text", "code", "errors"),
     [
         ("import sys; sys.exit()", 0, b""),
@@ -40,14 +58,6 @@ def test_exit_codes_are_those_of_an_interpreter(jail: ServedJail, text: str, cod
     assert (*how(end), end.stderr) == (Verdict.OK, code, None, errors)
 
 
-@pytest.mark.parametrize(
-    "text", ["x = =", "raise KeyboardInterrupt", "class E(BaseException): pass\nraise E", "open('no')"]
-)
-@on_served_ones_only
-def test_whatever_is_raised_ends_it_with_one(jail: ServedJail, text: str) -> None:
-    assert how(jail.run(python(text))) == (Verdict.OK, 1, None)
-
-
 @on_served_ones_only
 def test_a_file_that_is_not_there_ends_it_with_one(jail: ServedJail) -> None:
     end = jail.run(Case("python", ("absent.py",)))
@@ -65,11 +75,6 @@ def test_threads_are_waited_for_but_not_those_that_are_daemons(jail: ServedJail)
         threading.Thread(target=never, daemon=True).start()
     """
     assert output(jail, python(dedent(text))) == "late\n"
-
-
-@on_served_ones_only
-def test_what_is_registered_for_the_end_runs(jail: ServedJail) -> None:
-    assert output(jail, python("import atexit; atexit.register(print, 'bye')")) == "bye\n"
 
 
 @pytest.mark.parametrize(
@@ -146,17 +151,6 @@ def test_as_much_output_is_kept_as_the_limits_say(jail: ServedJail, printed: int
 def test_outputs_are_kept_each_on_its_own(jail: ServedJail) -> None:
     end = jail.run(python(f"import sys; sys.stdout.write('x' * {KEPT}); sys.stderr.write('y' * {KEPT})"))
     assert (end.stdout, end.stderr, end.is_truncated) == (b"x" * KEPT, b"y" * KEPT, False)
-
-
-@on_served_ones_only
-def test_a_segmentation_fault_is_a_crash(jail: ServedJail) -> None:
-    assert how(jail.run(python("import ctypes; ctypes.string_at(0)"))) == (Verdict.CRASH, None, signal.SIGSEGV)
-
-
-@on_served_ones_only
-def test_a_case_that_kills_itself_is_a_crash(jail: ServedJail) -> None:
-    end = jail.run(python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
-    assert how(end) == (Verdict.CRASH, None, signal.SIGKILL)
 
 
 @on_served_ones_only

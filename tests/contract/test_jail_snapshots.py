@@ -70,9 +70,55 @@ def test_every_case_starts_with_a_copy_of_the_parts(boxes: ServedJail) -> None:
     assert [output(boxes, replace(python(dedent(text)), parts=PARTS)) for _ in range(3)] == [expected] * 3
 
 
+OVERLAID = {"a.txt": b"1", "link": b"2", "folder/c": b"3", "deep": b"4"}
+MODULE = {
+    "package/__init__.py": b"",
+    "package/__main__.py": b"import sys; from . import a; print(a.value, __name__, sys.argv[1:])",
+    "package/a.py": b"value = 3",
+}
+BESIDE = {
+    "sub/run.py": b"import beside, named; print(beside.value, named.value)",
+    "sub/beside.py": b"value = 1",
+    "lib/named.py": b"value = 2",
+}
+FOUND = {
+    "without a part all of them": (
+        python("import os; print(sorted(os.listdir()))"),
+        "['hidden', 'main.py', 'over', 'own']\n",
+    ),
+    "files of the case in place of files, links and folders": (
+        replace(
+            python(
+                "import os; print(*[open(n).read() for n in ('a.txt', 'link', 'folder/c', 'deep')], os.path.islink('folder'))",
+                files=OVERLAID,
+            ),
+            parts=PARTS,
+        ),
+        "1 2 3 4 False\n",
+    ),
+    "files of the temporary folder, by the name that arguments say": (
+        replace(
+            python(
+                "import sys; print(open(sys.argv[1]).read(), open(sys.argv[2].partition('=')[2]).read(), sys.argv[3])",
+                *("/tmp/in.json", "--input=/tmp/in.json", "/tmp/other"),
+            ),
+            temporary={"in.json": b"{}"},
+        ),
+        "{} {} /tmp/other\n",
+    ),
+    "a module, by its name": (Case("python", ("-m", "package", "x"), MODULE), "3 __main__ ['x']\n"),
+    "what lies beside it and in the Python path": (
+        Case("python", ("sub/run.py",), BESIDE, environment={"PYTHONPATH": "lib"}),
+        "1 2\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
 @on_served_ones_only
-def test_a_case_that_names_no_part_starts_with_all(boxes: ServedJail) -> None:
-    assert output(boxes, python("import os; print(sorted(os.listdir()))")) == "['hidden', 'main.py', 'over', 'own']\n"
+def test_a_program_finds(boxes: ServedJail, name: str) -> None:
+    case, expected = FOUND[name]
+    assert output(boxes, case) == expected
 
 
 @pytest.mark.parametrize("part", ["../x", "/etc", "own/../hidden", ""])
@@ -91,23 +137,6 @@ def test_the_snapshot_is_not_changed_by_what_runs(boxes: ServedJail, snapshot: S
         if path.is_file()
     }
     assert found == {**FILES, "own/link": "b"}
-
-
-@on_served_ones_only
-def test_files_of_a_case_take_the_place_of_files_links_and_folders(boxes: ServedJail) -> None:
-    files = {"a.txt": b"1", "link": b"2", "folder/c": b"3", "deep": b"4"}
-    text = (
-        "import os; print(*[open(n).read() for n in ('a.txt', 'link', 'folder/c', 'deep')], os.path.islink('folder'))"
-    )
-    assert output(boxes, replace(python(text, files=files), parts=PARTS)) == "1 2 3 4 False\n"
-
-
-@on_served_ones_only
-def test_files_of_the_temporary_folder_are_found_by_the_name_that_arguments_say(boxes: ServedJail) -> None:
-    text = "import sys; print(open(sys.argv[1]).read(), open(sys.argv[2].partition('=')[2]).read(), sys.argv[3])"
-    case = python(text, "/tmp/in.json", "--input=/tmp/in.json", "/tmp/other")
-    case = replace(case, temporary={"in.json": b"{}"})
-    assert output(boxes, case) == "{} {} /tmp/other\n"
 
 
 @on_served_ones_only
@@ -139,23 +168,6 @@ def test_variables_are_those_of_the_case(boxes: ServedJail) -> None:
 def test_variables_that_no_case_may_have_are_refused(boxes: ServedJail, variables: dict[str, str]) -> None:
     with pytest.raises(DataError, match=r"^variables?\b"):
         boxes.run(Case("python", ("main.py",), environment=variables))
-
-
-@on_served_ones_only
-def test_a_module_runs_by_its_name(boxes: ServedJail) -> None:
-    files = {
-        "package/__init__.py": b"",
-        "package/__main__.py": b"import sys; from . import a; print(a.value, __name__, sys.argv[1:])",
-    }
-    case = Case("python", ("-m", "package", "x"), {**files, "package/a.py": b"value = 3"})
-    assert output(boxes, case) == "3 __main__ ['x']\n"
-
-
-@on_served_ones_only
-def test_a_program_finds_what_lies_beside_it_and_in_the_python_path(boxes: ServedJail) -> None:
-    files = {"sub/run.py": b"import beside, named; print(beside.value, named.value)", "sub/beside.py": b"value = 1"}
-    case = Case("python", ("sub/run.py",), {**files, "lib/named.py": b"value = 2"}, environment={"PYTHONPATH": "lib"})
-    assert output(boxes, case) == "1 2\n"
 
 
 @on_served_ones_only

@@ -67,9 +67,79 @@ def test_no_match_gives_no_text(sandbox: Sandbox) -> None:
     assert result == SandboxResult(Verdict.NO_MATCH, None, sandbox.isolation)
 
 
-def test_a_rewrite_to_the_same_text_is_a_match(sandbox: Sandbox) -> None:
-    result = apply(sandbox, "f(1)\n", pattern("f($A)", "f($A)"))
-    assert (result.verdict, result.after, result.matches) == (Verdict.OK, "f(1)\n", (Match(0, 4, "f(1)"),))
+REWRITES: dict[str, tuple[str, PatternAction | RuleAction, str]] = {
+    "to the same text": ("f(1)\n", pattern("f($A)", "f($A)"), "f(1)\n"),
+    "of left nested matches the outermost": ("a.b().c().b()\n", pattern("$A.b()", "$A.d()"), "a.b().c().d()\n"),
+    "of neighbors that touch both": ("f(1)f(2)\n", rule("x", kind="argument_list"), "fxfx\n"),
+    "carriage returns stay": (
+        "x = f(1)\r\ny = f(\r\n    2)\r\n",
+        pattern("f($A)", "g($A)"),
+        "x = g(1)\r\ny = g(2)\r\n",
+    ),
+    "a list variable keeps its separators": (
+        "f(1,  2 ,3)\nf()\n",
+        pattern("f($$$A)", "g(0, $$$A)"),
+        "g(0, 1,  2 ,3)\ng(0, )\n",
+    ),
+    "several lines take the indentation of the match": (
+        "def outer():\n    if x:\n        f(1)\n",
+        pattern("f($A)", "if $A:\n    g($A)\nelse:\n    h()"),
+        "def outer():\n    if x:\n        if 1:\n            g(1)\n        else:\n            h()\n",
+    ),
+    "a captured block is moved to where its variable stands": (
+        "def outer():\n    with a:\n        b(\n            1,\n        )\n",
+        pattern("with a:\n    $A", "$A"),
+        "def outer():\n    b(\n        1,\n    )\n",
+    ),
+    "a selector rewrites the node inside its context": (
+        "g(timeout=1, x=timeout)\n",
+        pattern("f(timeout=$A)", "timeout_s=$A", selector="keyword_argument"),
+        "g(timeout_s=1, x=timeout)\n",
+    ),
+    "a rule may relate nodes, constrain and transform them": (
+        "print('%s')\ndef f():\n    print(x)\n    print('%s and %s')\n",
+        rule(
+            "log($B)",
+            pattern="print($A)",
+            inside={"kind": "function_definition", "stopBy": "end"},
+            constraints={"A": {"kind": "string"}},
+            transform={"B": {"replace": {"source": "$A", "replace": "%s", "by": "{}"}}},
+        ),
+        "print('%s')\ndef f():\n    print(x)\n    log('{} and {}')\n",
+    ),
+    "a rule may use its own utilities": (
+        "f(1, a)\n",
+        rule("x", matches="number", utils={"number": {"kind": "integer"}}),
+        "f(x, a)\n",
+    ),
+    "a fix may be an object with a template": ("f(1)\n", rule({"template": "g($A)"}, pattern="f($A)"), "g(1)\n"),
+}
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_a_match_is_rewritten(sandbox: Sandbox, name: str) -> None:
+    source, action, after = REWRITES[name]
+    result = apply(sandbox, source, action)
+    assert (result.verdict, result.after) == (Verdict.OK, after)
+
+
+LANGUAGES: list[tuple[Language, str, str]] = [
+    ("python", "x = f(1)\n", "x = g(1)\n"),
+    ("javascript", "const x = f(1);\n", "const x = g(1);\n"),
+    ("typescript", "const x: A = f(1);\n", "const x: A = g(1);\n"),
+    ("tsx", "const x = <a b={f(1)} />;\n", "const x = <a b={g(1)} />;\n"),
+    ("java", "class A { int x = f(1); }\n", "class A { int x = g(1); }\n"),
+]
+
+
+@pytest.mark.parametrize(("language", "source", "after"), LANGUAGES)
+def test_every_language_is_spoken(sandbox: Sandbox, language: Language, source: str, after: str) -> None:
+    assert apply(sandbox, source, pattern("f($A)", "g($A)"), language).after == after
+
+
+def test_a_dollar_before_a_digit_or_a_small_letter_is_text(sandbox: Sandbox) -> None:
+    source, action = "s.replace(/(a)/, b);\n", pattern("s.replace($A, b)", "s.replace($A, '$1 $a $')")
+    assert apply(sandbox, source, action, "javascript").after == "s.replace(/(a)/, '$1 $a $');\n"
 
 
 INVALID = {
@@ -153,16 +223,6 @@ def test_of_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
     assert result.after == "g(f(f(1)))\ng(2)\n"
 
 
-def test_of_left_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
-    result = apply(sandbox, "a.b().c().b()\n", pattern("$A.b()", "$A.d()"))
-    assert result.after == "a.b().c().d()\n"
-
-
-def test_neighbors_that_touch_are_both_rewritten(sandbox: Sandbox) -> None:
-    result = apply(sandbox, "f(1)f(2)\n", rule("x", kind="argument_list"))
-    assert result.after == "fxfx\n"
-
-
 def test_offsets_count_characters_not_bytes(sandbox: Sandbox) -> None:
     source = "é = '日本', f(ü)\n𠮷 = f(𠮿)\n"
     result = apply(sandbox, source, pattern("f($A)", "größe($A)"))
@@ -176,30 +236,6 @@ def test_characters_that_some_read_as_line_ends_are_plain_text(sandbox: Sandbox,
     assert (result.verdict, result.after) == (Verdict.OK, f"x = g('{separator}', 'a{separator}b')\n")
 
 
-def test_carriage_returns_stay(sandbox: Sandbox) -> None:
-    result = apply(sandbox, "x = f(1)\r\ny = f(\r\n    2)\r\n", pattern("f($A)", "g($A)"))
-    assert result.after == "x = g(1)\r\ny = g(2)\r\n"
-
-
-def test_a_list_variable_keeps_its_separators(sandbox: Sandbox) -> None:
-    result = apply(sandbox, "f(1,  2 ,3)\nf()\n", pattern("f($$$A)", "g(0, $$$A)"))
-    assert result.after == "g(0, 1,  2 ,3)\ng(0, )\n"
-
-
-def test_a_rewrite_of_several_lines_takes_the_indentation_of_the_match(sandbox: Sandbox) -> None:
-    source = "def outer():\n    if x:\n        f(1)\n"
-    result = apply(sandbox, source, pattern("f($A)", "if $A:\n    g($A)\nelse:\n    h()"))
-    assert result.after == (
-        "def outer():\n    if x:\n        if 1:\n            g(1)\n        else:\n            h()\n"
-    )
-
-
-def test_a_captured_block_is_moved_to_where_its_variable_stands(sandbox: Sandbox) -> None:
-    source = "def outer():\n    with a:\n        b(\n            1,\n        )\n"
-    result = apply(sandbox, source, pattern("with a:\n    $A", "$A"))
-    assert result.after == "def outer():\n    b(\n        1,\n    )\n"
-
-
 def test_an_indentation_more_than_512_bytes_away_counts_as_none(sandbox: Sandbox) -> None:
     # newline, 4 blanks, "x = '" and "' + " are 14 bytes; with 498 more the newline is the first of 512
     near, far = ("if x:\n    x = '" + "a" * length + "' + f(1)\n" for length in (498, 499))
@@ -207,58 +243,10 @@ def test_an_indentation_more_than_512_bytes_away_counts_as_none(sandbox: Sandbox
     assert apply(sandbox, far, pattern("f($A)", "(a +\nb)")).after == far.replace("f(1)", "(a +\nb)")
 
 
-def test_a_dollar_before_a_digit_or_a_small_letter_is_text(sandbox: Sandbox) -> None:
-    source = "s.replace(/(a)/, b);\n"
-    result = apply(sandbox, source, pattern("s.replace($A, b)", "s.replace($A, '$1 $a $')"), "javascript")
-    assert result.after == "s.replace(/(a)/, '$1 $a $');\n"
-
-
-def test_a_selector_rewrites_the_node_inside_its_context(sandbox: Sandbox) -> None:
-    action = pattern("f(timeout=$A)", "timeout_s=$A", selector="keyword_argument")
-    assert apply(sandbox, "g(timeout=1, x=timeout)\n", action).after == "g(timeout_s=1, x=timeout)\n"
-
-
 def test_strictness_is_respected(sandbox: Sandbox) -> None:
     source = "f(1, )\n"
     assert apply(sandbox, source, pattern("f($A)", "g($A)", strictness="cst")).verdict is Verdict.NO_MATCH
     assert apply(sandbox, source, pattern("f($A)", "g($A)", strictness="smart")).after == "g(1)\n"
-
-
-def test_a_rule_may_relate_nodes_constrain_and_transform_them(sandbox: Sandbox) -> None:
-    action = rule(
-        "log($B)",
-        pattern="print($A)",
-        inside={"kind": "function_definition", "stopBy": "end"},
-        constraints={"A": {"kind": "string"}},
-        transform={"B": {"replace": {"source": "$A", "replace": "%s", "by": "{}"}}},
-    )
-    source = "print('%s')\ndef f():\n    print(x)\n    print('%s and %s')\n"
-    after = "print('%s')\ndef f():\n    print(x)\n    log('{} and {}')\n"
-    assert apply(sandbox, source, action).after == after
-
-
-def test_a_rule_may_use_its_own_utilities(sandbox: Sandbox) -> None:
-    action = rule("x", matches="number", utils={"number": {"kind": "integer"}})
-    assert apply(sandbox, "f(1, a)\n", action).after == "f(x, a)\n"
-
-
-def test_a_fix_may_be_an_object_with_a_template(sandbox: Sandbox) -> None:
-    action = rule({"template": "g($A)"}, pattern="f($A)")
-    assert apply(sandbox, "f(1)\n", action).after == "g(1)\n"
-
-
-@pytest.mark.parametrize(
-    ("language", "source", "after"),
-    [
-        ("python", "x = f(1)\n", "x = g(1)\n"),
-        ("javascript", "const x = f(1);\n", "const x = g(1);\n"),
-        ("typescript", "const x: A = f(1);\n", "const x: A = g(1);\n"),
-        ("tsx", "const x = <a b={f(1)} />;\n", "const x = <a b={g(1)} />;\n"),
-        ("java", "class A { int x = f(1); }\n", "class A { int x = g(1); }\n"),
-    ],
-)
-def test_every_language_is_spoken(sandbox: Sandbox, language: Language, source: str, after: str) -> None:
-    assert apply(sandbox, source, pattern("f($A)", "g($A)"), language).after == after
 
 
 def test_a_source_with_a_lone_surrogate_is_a_result(sandbox: Sandbox) -> None:

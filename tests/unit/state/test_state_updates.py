@@ -11,34 +11,33 @@ from graftline.rollouts.state import StateUpdate, state_update_of
 FIELDS = "goals, constraints, decisions, hypotheses, history, open_issues, next_focus"
 
 
-def test_an_update_is_read_as_it_stands() -> None:
-    tree = {"goals": ["a"], "decisions": ["b", "c"], "open_issues": [], "next_focus": "d"}
-
-    assert state_update_of(tree) == StateUpdate(goals=["a"], decisions=["b", "c"], open_issues=[], next_focus="d")
-
-
-def test_null_is_the_same_as_not_given() -> None:
-    assert state_update_of({"goals": None, "next_focus": None}) == StateUpdate()
-
-
-def test_long_texts_are_clipped_and_say_so() -> None:
-    tree = {"goals": ["x" * 257, "y" * 256], "next_focus": "z" * 1000}
-
-    assert state_update_of(tree) == StateUpdate(goals=["x" * 255 + "…", "y" * 256], next_focus="z" * 255 + "…")
-
-
-def test_long_lists_keep_their_last_texts() -> None:
-    texts = [str(number) for number in range(1000)]
-
-    assert state_update_of({"goals": texts, "history": texts}) == StateUpdate(goals=texts[-8:], history=texts[-3:])
-
-
-def test_blank_texts_and_repeats_are_left_out() -> None:
-    assert state_update_of({"goals": ["a", "", "  ", " A "], "constraints": [""]}) == StateUpdate(goals=["a"])
+THOUSAND = [str(number) for number in range(1000)]
+READ: dict[str, tuple[Any, StateUpdate]] = {
+    "as it stands": (
+        {"goals": ["a"], "decisions": ["b", "c"], "open_issues": [], "next_focus": "d"},
+        StateUpdate(goals=["a"], decisions=["b", "c"], open_issues=[], next_focus="d"),
+    ),
+    "null is the same as not given": ({"goals": None, "next_focus": None}, StateUpdate()),
+    "long texts are clipped and say so": (
+        {"goals": ["x" * 257, "y" * 256], "next_focus": "z" * 1000},
+        StateUpdate(goals=["x" * 255 + "…", "y" * 256], next_focus="z" * 255 + "…"),
+    ),
+    "long lists keep their last texts": (
+        {"goals": THOUSAND, "history": THOUSAND},
+        StateUpdate(goals=THOUSAND[-8:], history=THOUSAND[-3:]),
+    ),
+    "blank texts and repeats are left out": (
+        {"goals": ["a", "", "  ", " A "], "constraints": [""]},
+        StateUpdate(goals=["a"]),
+    ),
+    "half a character becomes a question mark": (json.loads('{"goals": ["\\ud83d!"]}'), StateUpdate(goals=["?!"])),
+}
 
 
-def test_half_a_character_becomes_a_question_mark() -> None:
-    assert state_update_of(json.loads('{"goals": ["\\ud83d!"]}')) == StateUpdate(goals=["?!"])
+@pytest.mark.parametrize("name", READ)
+def test_an_update_is_read(name: str) -> None:
+    tree, update = READ[name]
+    assert state_update_of(tree) == update
 
 
 @pytest.mark.parametrize(

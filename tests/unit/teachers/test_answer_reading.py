@@ -98,6 +98,19 @@ TOLERATED = {
     "a fenced action after prose": (f"I {{think}} this is it:\n```json\n{A}\n```\nIt renames.", BARE),
     "a bare action as YAML": ("pattern: old($$$A)\nrewrite: new($$$A)\n", BARE),
     "no update": (f"<action>{A}</action>", BARE),
+    "a rule file, by its rule": (
+        "<think>By kind.</think><action>\nid: rename-x\nlanguage: python\nseverity: hint\nrule:\n  kind: identifier\n"
+        "  regex: ^x$\nfix: y\n</action>",
+        Answer("By kind.", RULE, StateUpdate(), is_strict=False),
+    ),
+    "YAML with JSON in it": (
+        '<action>\nrule:\n  pattern: {"context": "f($A)", "selector": "call"}\nfix: g($A)\n</action>',
+        Answer("", RuleAction(rule={"pattern": {"context": "f($A)", "selector": "call"}}, fix="g($A)"), StateUpdate(), is_strict=False),
+    ),
+    "tags and line breaks in the texts of JSON": (
+        '<think>t</think><action>{"pattern": "<action>$A</action>", "rewrite": "a\nb"}</action><state_update>{}',
+        Answer("t", PatternAction(pattern="<action>$A</action>", rewrite="a\nb"), StateUpdate(), is_strict=False),
+    ),
 }  # fmt: skip
 
 
@@ -122,31 +135,6 @@ def test_an_answer_beyond_the_schema_that_was_asked_for_is_read_but_not_strict()
     rule = Answer("By kind.", RULE, UPDATE, is_strict=True)
     assert [fits_format(each, JSON) for each in (STRICT, long, rule)] == [True, False, False]
     assert parse_answer(format_answer(rule, "json"), JSON) == Answer("By kind.", RULE, UPDATE, is_strict=False)
-
-
-def test_a_rule_file_is_read_as_its_rule() -> None:
-    text = """<think>By kind.</think><action>
-id: rename-x
-language: python
-severity: hint
-rule:
-  kind: identifier
-  regex: ^x$
-fix: y
-</action>"""
-    assert parse_answer(text, TAGS) == Answer("By kind.", RULE, StateUpdate(), is_strict=False)
-
-
-def test_yaml_with_json_in_it_is_yaml() -> None:
-    text = '<action>\nrule:\n  pattern: {"context": "f($A)", "selector": "call"}\nfix: g($A)\n</action>'
-    action = RuleAction(rule={"pattern": {"context": "f($A)", "selector": "call"}}, fix="g($A)")
-    assert parse_answer(text, TAGS) == Answer("", action, StateUpdate(), is_strict=False)
-
-
-def test_texts_with_tags_and_line_breaks_inside_json_are_texts() -> None:
-    action = PatternAction(pattern="<action>$A</action>", rewrite="a\nb")
-    text = '<think>t</think><action>{"pattern": "<action>$A</action>", "rewrite": "a\nb"}</action><state_update>{}'
-    assert parse_answer(text, TAGS) == Answer("t", action, StateUpdate(), is_strict=False)
 
 
 B = A.replace("new", "newer")
