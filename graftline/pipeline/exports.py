@@ -1,4 +1,4 @@
-"""Files for training, made of the attempts that count: `graftline data export`."""
+"""Files for training, made of the attempts that count: `graftline trajectories export`."""
 
 import json
 import os
@@ -145,7 +145,7 @@ def read_stored_attempts(
         for record in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
             load_verified(record.parent, "teacher_trajectories")
             shards += sealed_shards(record.parent)
-        tasks = list(read_lines(source / "tasks.jsonl", Task))
+        tasks = [task for task in read_lines(source / "tasks.jsonl", Task) if task.is_answerable]
         yield from current_attempts(read_shards(shards), tasks).attempts
 
 
@@ -171,7 +171,7 @@ def read_export_record(file: Path) -> ArtifactRecord:
         record = ArtifactRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise RecordError(
-            f"{file}: has no record {path.name} beside it; write it again by `graftline data export`"
+            f"{file}: has no record {path.name} beside it; write it again by `graftline trajectories export`"
         ) from None
     except (ValidationError, OSError) as error:
         cause = str(error).partition("\n")[0]

@@ -18,6 +18,13 @@ from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit, Label
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
+DERIVED = "instruction:derived"
+"""Tag of an edit whose instruction was made up of its origin, and says nothing of what to do."""
+BY_RULE = "instruction:rule"
+"""Tag of a task whose instruction is made of the rules that do the edit."""
+UNANSWERABLE = "instruction:none"
+"""Tag of a task whose instruction does not say what to do."""
+
 
 class Task(BaseModel):
     """One checkable edit."""
@@ -43,6 +50,11 @@ class Task(BaseModel):
     origin: str
     """The row it comes from, as the edit names it."""
     tags: tuple[str, ...] = ()
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether the instruction says what to do, as far as is known: one that was tried and does not is tagged."""
+        return UNANSWERABLE not in self.tags
 
     @property
     def gold_actions(self) -> tuple[PatternAction | RuleAction, ...]:

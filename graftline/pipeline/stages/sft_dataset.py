@@ -103,7 +103,8 @@ def _material(lineage: Lineage, split: Split) -> Material:
         return list(read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit))
 
     def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
-        tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
+        stored = read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task)
+        tasks = [task for task in stored if task.is_answerable]
         shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
         return {task.id: task for task in tasks}, current_attempts(read_shards(shards), tasks).attempts
 

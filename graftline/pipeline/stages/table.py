@@ -47,7 +47,10 @@ STAGES: Mapping[str, Stage] = {
     "synthetic_rules": Stage(
         "partition", "tasks:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)
     ),
-    "tasks": Stage("partition", "tasks:tasks", ("graftline.rollouts.task", *_SANDBOX, *_FILES)),
+    "tasks": Stage(
+        "partition", "tasks:tasks",
+        ("graftline.rollouts.task", "graftline.rollouts.instructions", *_SANDBOX, *_FILES),
+    ),
     "teacher_trajectories": Stage(
         "partition", "trajectories:teacher_trajectories",
         ("graftline.rollouts.collect", "graftline.rollouts.teachers.open", *_SANDBOX, *_FILES),

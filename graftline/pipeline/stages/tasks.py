@@ -1,20 +1,27 @@
 """The stage `tasks`: the edits, real and synthetic, that can be checked."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.core.build import Built, Contents
 from graftline.core.jsonl import read_lines, write_lines
+from graftline.core.processes import Workers, default_workers
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
-from graftline.rollouts.task import OpenTask, open_task_of, validate_tasks
+from graftline.rollouts.instructions import ask_for_edit
+from graftline.rollouts.task import BY_RULE, UNANSWERABLE, OpenTask, open_task_of, validate_tasks
+from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
+_INSTRUCTIONS = {"rule": BY_RULE, "none": UNANSWERABLE}
+"""Tags that are counted."""
 
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -24,13 +31,30 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
     request = request_of("tasks", f"{language}/{split}", inputs, rewriter(lineage.manifest))
 
     def make(folder: Path) -> Contents:
-        edits = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
-        soundness = validate_tasks(lineage.track(edits), lineage.ports.sandbox)
+        stored = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
+        ask_for_edits = lineage.once("ask_for_edits", lambda: _ask_for_edits(lineage))
+        edits = (edit for edit, _ in zip(ask_for_edits(stored), lineage.track(stored), strict=True))
+        soundness = validate_tasks(edits, lineage.ports.sandbox)
         write_lines(folder / "tasks.jsonl", soundness.tasks)
         unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
-        return Contents({"rows": len(soundness.tasks), **unsound})
+        tags = Counter(tag for task in soundness.tasks for tag in task.tags)
+        instructions = {f"instructions.{name}": tags[tag] for name, tag in _INSTRUCTIONS.items() if tags[tag]}
+        return Contents({"rows": len(soundness.tasks), **instructions, **unsound})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
+
+
+def _ask_for_edits(lineage: Lineage) -> Callable[[Iterable[Edit]], Iterator[Edit]]:
+    """Return what gives edits their instructions, in processes that live as long as the lineage is open."""
+    workers = lineage.settings.trajectories.workers or default_workers()
+    if workers == 1:
+        return partial(map, partial(ask_for_edit, sandbox=lineage.ports.sandbox))
+    opened = Workers[Edit, Edit](workers, partial(_open_worker, lineage.manifest.sandbox))
+    return lineage.open_until_end.enter_context(opened).map
+
+
+def _open_worker(config: SandboxConfig) -> Callable[[Edit], Edit]:
+    return partial(ask_for_edit, sandbox=open_sandbox(config))
 
 
 def label_tasks(lineage: Lineage) -> Built:

@@ -11,7 +11,6 @@ from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.pipeline.provenance.license_bill import ASKS, LicenseBill, license_bill
 from graftline.pipeline.provenance.license_document import cyclonedx
-from graftline.pipeline.provenance.rows import TrainingRow
 from graftline.pipeline.provenance.trace import Provenance, ProvenanceNode, State
 
 RAW = {"license": "MIT", "version": "1", "url": "data/samples"}
@@ -136,8 +135,3 @@ def test_a_document_that_is_none_is_refused_by_the_schema_it_is_tested_with(bill
     wrong = json.loads(cyclonedx(bill))
     wrong["components"][0]["type"] = "poem"
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(wrong)) is not None
-
-
-def test_a_row_is_written_as_json_with_every_field() -> None:
-    row = TrainingRow("a.jsonl", 1, "t", "e", "d", "python", "MIT", "o")
-    assert {*row.as_dict()} == {*TrainingRow.__dataclass_fields__}

@@ -111,5 +111,5 @@ def test_a_summary_is_plain_values(made: Path) -> None:
         "made": 3,
         "unchanged": 0,
         "folder": "data/tasks/python",
-        "counts": {"rows": 9},
+        "counts": {"rows": 9, "instructions.rule": 3},
     }

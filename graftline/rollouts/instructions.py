@@ -1,0 +1,28 @@
+"""Instructions of tasks: where an edit came with none that says what to do, one is made of its own rules.
+
+An instruction that a reader of our sentences cannot follow to the text after is no instruction: the task says so by a tag, and
+whoever listens to instructions passes over it. Not here: how an edit is put into words (`codemod.instructions`), and how messages of
+commits are cleaned (`datasets.instructions`).
+"""
+
+from graftline.codemod.instructions.describe import describe_edit
+from graftline.core.hashing import sha256_text
+from graftline.datasets.edit import Edit
+from graftline.rollouts.task import BY_RULE, DERIVED, UNANSWERABLE
+from graftline.sandbox.base import Sandbox
+
+_LAZY_IN = 3
+"""Of so many tasks, one is asked for lazily."""
+
+
+def ask_for_edit(edit: Edit, sandbox: Sandbox) -> Edit:
+    """Return `edit` with an instruction from which it can be done, chosen by its id; as it is where it came with one."""
+    if DERIVED not in edit.tags:
+        return edit
+    tags = tuple(tag for tag in edit.tags if tag != DERIVED)
+    wordings = describe_edit(edit.pre, edit.post, edit.language, edit.id, sandbox)
+    if not wordings:
+        return edit.model_copy(update={"tags": (*tags, UNANSWERABLE)})
+    detail = "lazy" if int(sha256_text(edit.id)[:8], 16) % _LAZY_IN == 0 else "full"
+    wording = next((wording for wording in wordings if wording.detail == detail), wordings[0])
+    return edit.model_copy(update={"instruction": wording.text, "tags": (*tags, BY_RULE, f"detail:{wording.detail}")})
