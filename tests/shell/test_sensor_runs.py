@@ -15,17 +15,7 @@ from graftline.core.record import load_record
 from graftline.pipeline.run import run_all
 from graftline.pipeline.run_log import last_run
 from orchestration.build import resources_for
-from tests.hub_server import HubServer
 from tests.shell.watched_sources import FOLLOWED, WatchedSources
-
-
-@pytest.fixture
-def sources(
-    small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[WatchedSources]:
-    monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
-    with HubServer() as server:
-        yield WatchedSources(small_checkout, server, varied_pairs)
 
 
 @pytest.fixture

@@ -2,30 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
-from typing import Any
 
 import dagster as dg
 import pytest
 
-from tests.hub_server import Fault, HubServer
+from tests.hub_server import Fault
 from tests.shell.watched_sources import FOLLOWED, LOOKS, PINNED, PLAIN, WatchedSources, reason, run_key, selected, told
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 APART = {"training", "harbor", "evaluations"}
 """Groups that are no part of the lineage, though their assets are always there."""
 DOWNSTREAM = {"division", "label_tasks", "splits", "tasks", "trajectories", "reports/datasets", "stg_edits"}
-
-
-@pytest.fixture
-def sources(
-    small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[WatchedSources]:
-    monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
-    with HubServer() as server:
-        yield WatchedSources(small_checkout, server, varied_pairs)
 
 
 def test_sources_that_were_never_fetched_request_one_run_over_everything(sources: WatchedSources) -> None:
