@@ -82,10 +82,8 @@ class Standing:
 
 def adapter_not_worse_than_deployed(lineage: Lineage) -> list[Standing]:
     """Return how each candidate stands: it fails where all of the 95 % interval of its difference lies below 0."""
-    names = [
-        name for name in model_evaluation_names(lineage.paths) if load_model_evaluation(lineage.paths, name).candidate
-    ]
-    return [standing for name in names if (standing := standing_of(lineage, name)) is not None]
+    standings = (standing_of(lineage, name) for name in model_evaluation_names(lineage.paths))
+    return [standing for standing in standings if standing is not None]
 
 
 def standing_of(lineage: Lineage, name: str) -> Standing | None:

@@ -230,24 +230,25 @@ class AttemptMaker:
         self.metrics.count_trajectory(trajectory.teacher, trajectory.is_verified)
 
 
+@dataclass
 class WorkMetrics:
-    """Tells the figures what the worker does; an observer of `rollouts.queue.worker.run_worker`."""
+    """Counts in `metrics` what the worker does; an observer of `rollouts.queue.worker.run_worker`."""
 
-    def __init__(self, metrics: Metrics, ended: Callable[[JobOutcome], None] = lambda outcome: None) -> None:
-        self._metrics, self._ended = metrics, ended
-        self._lock = threading.Lock()
-        self.in_flight = 0
+    metrics: Metrics
+    ended: Callable[[JobOutcome], None] = lambda outcome: None
+    in_flight: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def on_start(self, delivery: Delivery) -> None:
         with self._lock:
             self.in_flight += 1
-        self._metrics.count_job_start()
+        self.metrics.count_job_start()
 
     def on_end(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
         with self._lock:
             self.in_flight -= 1
-        self._metrics.count_job_end(outcome, seconds)
-        self._ended(outcome)
+        self.metrics.count_job_end(outcome, seconds)
+        self.ended(outcome)
 
 
 class Ticker:

@@ -36,11 +36,10 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
     fetched: list[Download] = []
     counts: Counter[str] = Counter()
     sizes = [file.size_bytes for file in files if file.size_bytes is not None]
-    total_bytes = sum(sizes) if len(sizes) == len(files) else 0
+    come_bytes, total_bytes = 0, sum(sizes) if len(sizes) == len(files) else 0
 
     def advance(done_bytes: int, file_bytes: int = 0) -> None:
         # where the source does not say how large its files are, one file still does when it comes
-        come_bytes = sum(file.size_bytes for file in fetched)
         lineage.advance(come_bytes + done_bytes, total_bytes or (file_bytes if len(files) == 1 else 0))
 
     for file in files:
@@ -56,6 +55,7 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
                     os.link(lineage.paths.raw(name) / file.path, target)
             fetched_file = hub.fetch(name, dataset, file, target, advance)
         fetched.append(fetched_file)
+        come_bytes += fetched_file.size_bytes
     is_upstream = all(file.is_upstream for file in fetched)
     sums = sorted(file.sha256 for file in fetched)
     version = revision if dataset.follow else dataset.version
