@@ -124,7 +124,9 @@ class LocalFile:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> DownloadError:
-        return DownloadError(f"{self.path}: {explain_unreadable(error)}")
+        if isinstance(error, FileNotFoundError):
+            return DownloadError(f"{self.path}: no such file; restore it or mend its entry below configs/")
+        return DownloadError(f"{self.path}: cannot be read ({error.strerror}); restore it or mend its permissions")
 
 
 def download(
@@ -160,13 +162,6 @@ def download(
         raise DownloadError(_explain_unwritable(error, source.label, target)) from error
     logger.info("%s: fetched %d bytes in %.1f s", source.label, result.size_bytes - resumed_at, monotonic() - start_s)
     return result
-
-
-def explain_unreadable(error: OSError) -> str:
-    """Return why a file cannot be read, and what to do."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file; restore it or mend its entry below configs/"
-    return f"cannot be read ({error.strerror}); restore it or mend its permissions"
 
 
 def partial_bytes(target: Path) -> int:

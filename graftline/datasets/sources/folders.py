@@ -3,7 +3,6 @@
 Those of fsspec are `s3://…`, `gs://…`, `file:///…`, `memory://…` and others; https://filesystem-spec.readthedocs.io
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from graftline.core.download import LocalFile, SourceStream, explain_unreadable
+from graftline.core.download import SourceStream
 from graftline.core.errors import ConfigError, DownloadError, GraftlineError
-from graftline.core.hashing import digest, sha256_file
+from graftline.core.hashing import digest
 from graftline.core.paths import portable
 from graftline.core.retry import RetryPolicy, SourceBusyError, with_retries
 from graftline.core.web import public_url
@@ -26,8 +25,16 @@ _NEAR = frozenset({"file", "local", "memory"})
 
 
 def local_hub(root: Path) -> FolderHub:
-    """Return the hub of folders below `root`."""
-    return FolderHub(lambda name, dataset: LocalFolder(root / _relative_folder(name, dataset)), RetryPolicy())
+    """Return the hub of folders below `root`; a fault of the disk is not waited for."""
+    policy = RetryPolicy(deadline_s=0.0)
+
+    def open_local(name: str, dataset: Dataset) -> FilesystemFolder:
+        from fsspec.implementations.local import LocalFileSystem
+
+        folder = str(root / _relative_folder(name, dataset))
+        return FilesystemFolder(LocalFileSystem(), folder, folder, policy)
+
+    return FolderHub(open_local, policy)
 
 
 def _relative_folder(name: str, dataset: Dataset) -> Path:
@@ -42,49 +49,6 @@ def _relative_folder(name: str, dataset: Dataset) -> Path:
             " use `dataset_hub: {kind: sources}` in the manifest, or set GRAFTLINE_DATASET_MIRROR"
         )
     return Path(portable(dataset.url))
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFolder:
-    """A folder of this machine."""
-
-    folder: Path
-
-    @property
-    def label(self) -> str:
-        return str(self.folder)
-
-    def paths(self) -> Iterator[str]:
-        def refuse(error: OSError) -> None:
-            raise DownloadError(
-                f"{self.folder}: cannot be listed ({error.strerror}); restore it or mend `url`"
-            ) from error
-
-        for folder, _, names in os.walk(self.folder, onerror=refuse):
-            for name in names:
-                yield Path(folder, name).relative_to(self.folder).as_posix()
-
-    def has(self, path: str) -> bool:
-        return (self.folder / portable(path)).is_file()
-
-    def fingerprint(self, path: str) -> str:
-        with self._reading(path):
-            return sha256_file(self.folder / portable(path))
-
-    def stamp(self, path: str) -> str:
-        with self._reading(path):
-            state = (self.folder / portable(path)).stat()
-        return digest([state.st_size, state.st_mtime_ns, state.st_ino])
-
-    def source(self, path: str) -> LocalFile:
-        return LocalFile(self.folder / portable(path))
-
-    @contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DownloadError(f"{self.folder / path}: {explain_unreadable(error)}") from error
 
 
 def filesystem_hub(patience: RetryPolicy) -> FolderHub:
@@ -152,7 +116,9 @@ class FilesystemFolder:
         with _reading(self.label):
             if not self.filesystem.isdir(self.folder):
                 raise DownloadError(f"{self.label}: no such folder; restore it or mend `url` of the dataset")
-            return list(self.filesystem.find(self.folder))
+            # some clients of services take no such option, and have no folders that cannot be read
+            options = {"on_error": "raise"} if self._is_near() else {}
+            return list(self.filesystem.find(self.folder, **options))
 
     def _is_near(self) -> bool:
         protocol = self.filesystem.protocol
