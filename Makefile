@@ -24,7 +24,7 @@ help: ## Show this list
 run: install ## Bring the whole lineage up to date, then show what there is
 	@$(BIN)/graftline check --inputs
 	@$(BIN)/python -m orchestration.run_jobs lineage training
-	@$(BIN)/graftline summary
+	@$(BIN)/graftline status
 
 data: install ## Bring the lineage up to date as far as trajectories: what adapters are trained on
 	@$(BIN)/graftline check --inputs
@@ -34,7 +34,7 @@ closed-loop: data ## Train a small model and judge it beside one eleven times it
 	@# training is a tenth faster with it, and works without
 	-@ldconfig -p | grep -q tcmalloc_minimal || apt-get install --yes --no-install-recommends libtcmalloc-minimal4
 	@# where only packages of strangers have the larger one, this says which variable allows them, and what the risk is
-	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
+	$(BIN)/graftline model fetch smollm2-135m qwen2.5-coder-1.5b
 	@$(BIN)/python -m orchestration.run_jobs closed_loop
 	@cat data/closed_loop/report.md
 
@@ -49,7 +49,7 @@ screens: install ## Take pictures of every page of the UI and of the reports int
 
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so
-	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	-@$(BIN)/graftline model fetch smollm2-135m > /dev/null
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 
 check: install ## Lint, words, types, import floors
@@ -64,14 +64,14 @@ format: install ## Format the code
 	$(BIN)/ruff check --fix .
 
 integration: install ## Run the tests that take minutes: of a cluster, of benchmarks, of real models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
-	$(BIN)/graftline models fetch smollm2-135m
+	$(BIN)/graftline model fetch smollm2-135m
 	$(BIN)/python -m pytest -m long
 
 hostile: install ## Run programs and actions that try to get out against every jail here; CASES=network names some
 	$(BIN)/python -m tests.security.hostile $(CASES)
 
 soak: install ## Disturb the whole platform under load, for about two minutes or for MINUTES=60, and prove that nothing was lost
-	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	@$(BIN)/graftline model fetch smollm2-135m > /dev/null
 ifdef MINUTES
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 else
@@ -93,14 +93,14 @@ bench-actors: install peers ## Measure actors, queue and states, and how well mo
 	$(BIN)/python -m benchmarks.actors
 
 bench-training: install ## Measure training on this machine
-	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	@$(BIN)/graftline model fetch smollm2-135m > /dev/null
 	$(BIN)/python -m benchmarks.training
 
 bench-harbor: install ## Measure rollouts through the service, beside bare processes
 	$(BIN)/python -m benchmarks.harbor
 
 bench-loop: install ## Measure what orchestration, records, grading and prompt optimization cost
-	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	@$(BIN)/graftline model fetch smollm2-135m > /dev/null
 	$(BIN)/python -m benchmarks.loop
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with

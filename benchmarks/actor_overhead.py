@@ -11,7 +11,7 @@ has the same answers as the one before it but for the rounding of batches.
 
 The server has to be running, and nothing else: server and client share the cores of this machine.
 
-    graftline actors up --fleet embedded
+    graftline model serve --fleet embedded
     python -m benchmarks.actor_overhead [--fleet embedded] [--rounds 3] [--tasks 13] [--quick]
 """
 

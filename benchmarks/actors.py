@@ -6,7 +6,7 @@
 * `actor_overhead`: what the loop of a worker adds to the wall time of a model's server;
 * `teacher_quality`: tasks that a language model solves in one step, and in three with feedback and examples.
 
-The last two are left out where no actor of the fleet `embedded` is up (`graftline actors up`), or with `--quick`.
+The last two are left out where no actor of the fleet `embedded` is up (`graftline model serve`), or with `--quick`.
 
     python -m benchmarks.actors [--quick]
 """

@@ -251,10 +251,7 @@ def random_of(number: int) -> bytes:
 
 def refusals(sizes: Sizes, folder: Path) -> dict[str, Any]:
     """Send what is hostile, and what the document of the service allows."""
-    import schemathesis
-    from hypothesis import HealthCheck, Phase, given, settings
-
-    from tests.security.test_service_requests import KEY, NOT_BY_SCHEMA
+    from tests.allowed_requests import send_allowed
 
     folder.mkdir()
     with service(f"sqlite:///{folder / 'harbor.sqlite'}") as client:
@@ -271,39 +268,14 @@ def refusals(sizes: Sizes, folder: Path) -> dict[str, Any]:
             ).status_code
             for data in HOSTILE.values()
         ]
-        asked, failures = 0, 0
-        for found in schemathesis.openapi.from_url(f"{client.base_url}/openapi.json").get_all_operations():
-            operation = found.ok()
-            if operation.path.endswith(("/events", "/stream")):
-                continue
-
-            @settings(
-                max_examples=sizes.examples,
-                deadline=None,
-                derandomize=True,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            @given(case=operation.as_strategy())
-            def answered(case: schemathesis.Case) -> None:
-                nonlocal asked
-                asked += 1
-                left_out = [schemathesis.checks.positive_data_acceptance]
-                excluded = left_out if case.operation.label in NOT_BY_SCHEMA else []
-                case.call_and_validate(headers={"X-API-Key": KEY}, timeout=30, excluded_checks=excluded)
-
-            try:
-                answered()
-            except BaseExceptionGroup as group:
-                failures += len(group.exceptions)
+        sent = send_allowed(str(client.base_url), sizes.examples)
         left = sorted(path.name for path in folder.iterdir())
     return {
         "hostile": len(statuses),
         "not_refused": sum(not 400 <= status < 500 for status in statuses),
         "written_elsewhere": left != before,
-        "schemathesis_requests": asked,
-        "schemathesis_failures": failures,
+        "schemathesis_requests": sent.count,
+        "schemathesis_failures": sum(len(group.exceptions) for group in sent.failures.values()),
     }
 
 

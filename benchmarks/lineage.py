@@ -2,7 +2,7 @@
 
 Measured from outside, as a user meets it, in a copy of the checkout's configuration and sample:
 
-* the job `lineage` over everything, then once more with nothing changed, and `graftline summary`;
+* the job `lineage` over everything, then once more with nothing changed, and `graftline status`;
 * peak memory of that run and all its processes together;
 * `dagster definitions validate` and `graftline --help`, best of several;
 * processor seconds of loading the definitions: as shipped, with a hundred datasets more, with 500 recipes and 500 deployments;
@@ -69,9 +69,9 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
         str(BIN / "dagster"), "job", "execute", "-m", "orchestration.definitions", "-j", "lineage", "--tags", tags
     ]  # fmt: skip
     first_s, peak_mb = timed(materialize, environment)
-    summary = json.loads(output([str(BIN / "graftline"), "summary", "--json"], environment))
+    summary = json.loads(output([str(BIN / "graftline"), "status", "--json"], environment))
     second_s, _ = timed(materialize, environment)
-    again = json.loads(output([str(BIN / "graftline"), "summary", "--json"], environment))
+    again = json.loads(output([str(BIN / "graftline"), "status", "--json"], environment))
     stages = summary["stages"]
     figures = {
         "edits": stages["splits"]["counts"]["rows"],

@@ -297,7 +297,7 @@ class Soak:
     def _end_programs(self) -> list[str]:
         """End all that was started, and return the roles of what had to be killed."""
         stubborn = self._supervisor.stop()
-        down = graftline(self._site, "actors", "down", "--fleet", FLEET)
+        down = graftline(self._site, "model", "stop", "--fleet", FLEET)
         subprocess.run(down, env=self._site.environment, capture_output=True, check=False)
         return stubborn
 

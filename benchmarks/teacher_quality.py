@@ -6,7 +6,7 @@
 
 Of each, `general` counts the tasks whose rules also do right in code that nobody was shown. The server has to be running:
 
-    graftline actors up --fleet embedded
+    graftline model serve --fleet embedded
     python -m benchmarks.teacher_quality [--fleet embedded | --url http://127.0.0.1:8001 --model NAME]
         [--prompt small] [--tasks rename_call,guard] [--steps 3] [--transcripts FILE] [--quick]
 """

@@ -14,7 +14,7 @@
 Nothing else should be running: server, client and all that trains share the cores of this machine. `load` says what was,
 when it began.
 
-    graftline models fetch smollm2-135m
+    graftline model fetch smollm2-135m
     python -m benchmarks.training [--quick]
 """
 
@@ -91,7 +91,7 @@ def served(root: Path, environment: Mapping[str, str], *options: str) -> Iterato
         "--port",
         "0",
         "--json",
-        "--root",
+        "--store",
         root,
         *options,
     ]

@@ -4,7 +4,7 @@
 #   docker build --file deploy/gpu.Dockerfile --tag graftline-vllm:0.1.0 .
 #   docker run --gpus all --ipc host --volume /var/cache/graftline:/cache --publish 8001:8001 graftline-vllm:0.1.0 \
 #     serve Qwen/Qwen3-14B-AWQ --host 0.0.0.0 --port 8001 --served-model-name qwen3-14b
-# `graftline actors units --fleet gpu` writes whole commands. Where packages come from is told by a secret that leaves no trace:
+# `graftline model units --fleet gpu` writes whole commands. Where packages come from is told by a secret that leaves no trace:
 # --secret id=pip,src=pip.conf
 FROM python:3.12.12-slim-bookworm
 

@@ -1,6 +1,6 @@
 """Watches the builds and instances of the deployments of `configs/harbor`, and requests what follows when one turned ready.
 
-That is the deployment itself where the lineage has it not yet, as after `graftline harbor upload`, or where it was not waited for;
+That is the deployment itself where the lineage has it not yet, as after `graftline env upload`, or where it was not waited for;
 then its instances; then its evaluation, if its file asks for one. What was requested once and failed is left to people.
 A service that is not to be had is looked at again later. One of this process is not started to be looked at: it builds while an
 asset is made, and nothing turns ready otherwise. https://docs.dagster.io/guides/automate/sensors

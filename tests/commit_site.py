@@ -51,7 +51,7 @@ class CommitSite:
         self.root: Path = checkout.root
         self.paths = Paths(self.root)
         given = ("sandbox=memory", "teacher=memory", *ports)
-        self.arguments = ["--root", str(self.root), "run", *(word for port in given for word in ("--port", port))]
+        self.arguments = ["--root", str(self.root), "run", *(word for port in given for word in ("--set", port))]
 
     def configure(self, home: str, file: str, version: str = "1", **changes: Mapping[str, Any]) -> None:
         """Write datasets.yaml, with sections such as `cleaning` as given."""

@@ -36,6 +36,12 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()  # libraries in C++ look for what is left of theirs at the end, and call it a leak
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What tests marked `anyio` run in."""
+    return "asyncio"
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _without_settings_of_the_user() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

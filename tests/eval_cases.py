@@ -7,7 +7,6 @@ from graftline.core.hashing import digest
 from graftline.evals.attempt import Answered, Attempt, Cost, Failed, Question, Replies
 from graftline.evals.cases import Case, HeldOutExample
 from graftline.rollouts.teachers.answer import AnswerFormat
-from graftline.sandbox.actions.memory import MemorySandbox
 from tests.tasks import make_task
 
 FORMAT = AnswerFormat(layout="action")
@@ -29,11 +28,6 @@ def case(number: int, edit_class: str = "rename", has_unseen: bool = False) -> C
     )
     unseen = HeldOutExample(pre="a = old(b)\nkeep(c)\n", post="a = new(b)\nkeep(c)\n") if has_unseen else None
     return Case(task=task, edit_class=edit_class, unseen=unseen)
-
-
-def sandbox() -> MemorySandbox:
-    """Return a sandbox of this process."""
-    return MemorySandbox()
 
 
 def attempt(

@@ -17,6 +17,22 @@ Run = Callable[..., dict[str, str]]
 """Brings everything below a root up to date; returns by `stage name` why it was made, empty if it was not."""
 
 
+class Quiet:
+    """A `Progress` that shows nothing."""
+
+    def start(self, stage: str, name: str) -> None:
+        pass
+
+    def advance(self, done: int, total: int) -> None:
+        pass
+
+    def finish(self, reason: str) -> None:
+        pass
+
+    def fail(self) -> None:
+        pass
+
+
 @contextmanager
 def opened_at(root: Path, ports: Mapping[str, Any] | None = None, manifest: str = "local") -> Iterator[Lineage]:
     """Open the lineage of a root with the ports of a manifest, some of them replaced."""

@@ -20,7 +20,7 @@ from graftline.sandbox.inside import kernel
 from tests.pages import Fence
 
 SHELLS = ("sh", "bash", "console")
-SERVES = (("tinker", "serve"), ("harbor", "serve"))
+SERVES = (("tinker", "serve"), ("env", "serve"))
 """Commands of `graftline` that go on until they are interrupted: the page has them in a terminal of their own."""
 _MARK = "\x1e"
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000

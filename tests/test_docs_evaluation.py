@@ -33,7 +33,7 @@ def test_the_commands_of_the_page_succeed_one_after_the_other(root: Path, monkey
     shown = [
         line for fence in fences() if fence.page == PAGE and fence.language == "sh" for line in fence.body.splitlines()
     ]
-    ports = ["--port", "sandbox=memory"]
+    ports = ["--set", "sandbox=memory"]
     outputs = {}
     for line in shown:
         typed = [*shlex.split(line)[1:], *(ports if " run " in line else [])]

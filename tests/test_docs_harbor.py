@@ -86,9 +86,9 @@ def test_the_commands_of_a_page_succeed_one_after_the_other(
         if fence.page == page and fence.language in ("sh", "console", "bash")
         for line in fence.body.splitlines()
     ]
-    commands = [line for line in shown if line.startswith("graftline harbor ")]
+    commands = [line for line in shown if line.startswith("graftline env ")]
     # what is served until it is interrupted: tests/unit/cli/test_harbor_commands.py
-    typed = [line for line in commands if not line.startswith("graftline harbor serve")]
+    typed = [line for line in commands if not line.startswith("graftline env serve")]
     assert len(typed) >= 4
     with serve_in_thread(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
         for line in typed:

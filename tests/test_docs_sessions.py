@@ -81,16 +81,16 @@ def check_readme(root: Path, printed: Mapping[str, Printed]) -> None:
     assert re.search(r"^ +trained_adapter +[1-9]", table, re.M), table
     assert re.search(r"^ +first_adapter +14 +\d+ +\d of [1-4] +\d of [1-4]", table, re.M), table
     assert "Nothing was recomputed" in printed["graftline run"].output
-    assert re.search(r"^ +python/train +[1-9]", printed["graftline summary"].output, re.M)
-    assert "1 place in 1 file would change" in printed["graftline rules apply rules.yml code"].output
-    assert "1 rule from 2 small changes" in printed["graftline rules mine shop"].output
+    assert re.search(r"^ +python/train +[1-9]", printed["graftline status"].output, re.M)
+    assert "1 place in 1 file would change" in printed["graftline apply rules.yml code"].output
+    assert "1 rule from 2 small changes" in printed["graftline mine shop"].output
     attempts = [*(root / "data/trajectories/raw").glob("*/*/openai*/shard-*.jsonl")]
     assert sum(len(rows_of(path)) for path in attempts) >= 6
     assert rows_of(root / "data/exports/sft.jsonl")
     assert_loss_falls(root, "sl_basic")
-    rollouts = printed["graftline harbor run refactoring-python"].output
+    rollouts = printed["graftline env run refactoring-python"].output
     assert len(re.findall(r"^ +\d+ .* 1\.0", rollouts, re.M)) == 5, rollouts
-    assert re.search(r"1\.0", printed["graftline harbor eval refactoring-python --seeds 0-4"].output)
+    assert re.search(r"1\.0", printed["graftline env eval refactoring-python --seeds 0-4"].output)
 
 
 def check_training(root: Path, printed: Mapping[str, Printed]) -> None:

@@ -40,6 +40,7 @@ def write_root(root: Path, model: Path, count: int = 24, **recipe: Any) -> Path:
     (root / "configs" / "recipes").mkdir()
     (root / "data").mkdir()
     shutil.copy(CHECKOUT / "configs" / "models.yaml", root / "configs")
+    shutil.copy(CHECKOUT / "configs" / "manifests" / "local.yaml", root / "configs" / "manifests")
     for name, rows in (("train", chats(count)), ("held_out", chats(6, seed=1))):
         (root / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     values = {

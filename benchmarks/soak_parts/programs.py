@@ -122,11 +122,11 @@ def actor_state(site: Site) -> SupervisorState | None:
 
 
 class KeptActor(Program):
-    """`graftline actors up`, which leaves a keeper behind; called again when that is gone."""
+    """`graftline model serve`, which leaves a keeper behind; called again when that is gone."""
 
     def __init__(self, site: Site) -> None:
-        command = graftline(site, "actors", "up", "--fleet", FLEET, "--wait", "120")
-        super().__init__("actors up", command, site)
+        command = graftline(site, "model", "serve", "--fleet", FLEET, "--timeout", "120")
+        super().__init__("model serve", command, site)
 
     def look(self) -> Ended | None:
         if self._process is None and actor_state(self._site) is not None:
@@ -173,8 +173,8 @@ def graftline(site: Site, *arguments: str) -> list[str | Path]:
 
 def programs_of(site: Site, database: str, workers: int) -> list[Program]:
     """Return the platform: service, actor, workers, and the daemon of Dagster."""
-    serve = ("harbor", "serve", "--port", str(site.harbor_port), "--database", database, "--rollouts", "2")
-    run = ("actor", "run", "--manifest", WORKERS_MANIFEST, "--concurrency", "2", "--metrics-port", "0")
+    serve = ("env", "serve", "--port", str(site.harbor_port), "--database", database, "--concurrency", "2")
+    run = ("worker", "run", "--manifest", WORKERS_MANIFEST, "--concurrency", "2", "--metrics-port", "0")
     return [
         Program("service", graftline(site, *serve, "--set", "service.backoff_s=0.5", "--set", "service.attempts=20"), site),
         KeptActor(site),

@@ -68,7 +68,7 @@ def main() -> None:
     if deployment.status == "ready":
         print(f"   Snapshot: {deployment.snapshot_id}")
     else:
-        print(f"   Waiting for build... (check status with: graftline harbor status {deployment.id})")
+        print(f"   Waiting for build... (check status with: graftline env status {deployment.id})")
 
 
 if __name__ == "__main__":

@@ -118,20 +118,20 @@ def compare(paths: "Paths", name: str, first: str, second: str, manifest: Manife
 @manifest_options
 @json_option
 @pass_paths
-def deploy(paths: "Paths", adapter: str, manifest: ManifestChoice, as_json: bool) -> None:
+def promote(paths: "Paths", adapter: str, manifest: ManifestChoice, as_json: bool) -> None:
     """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
-    from graftline.pipeline.deployed_adapter import deploy as record_deployed
+    from graftline.pipeline.deployed_adapter import deploy
     from graftline.pipeline.lineage import open_lineage
 
     with open_lineage(paths, manifest.load(paths)) as lineage:
-        deployed = record_deployed(lineage, adapter)
+        deployed = deploy(lineage, adapter)
     if as_json:
         print_json(asdict(deployed))
     else:
         click.echo(f"{deployed.adapter} is deployed, as it is now: {deployed.identity[:12]}")
 
 
-COMMANDS = {"eval": (run, list_, report, compare, deploy)}
+COMMANDS = (run, list_, report, compare, promote)
 
 
 def _read_stored(paths: "Paths", name: str, manifest: ManifestChoice) -> "tuple[Path, list[Attempt]]":

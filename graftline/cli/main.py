@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 an error with a message, 2 wrong usage, 130 interrupted.
 
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,28 +15,32 @@ from typing import Any
 import click
 
 from graftline import __version__
+from graftline.cli.options import INTERRUPTED, CommandGroup
+from graftline.cli.renamed import update_names
 from graftline.core.errors import GraftlineError, install_command
 
-INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 _GROUPS = {
-    "actor": ("attempts", "Work through the queue of attempts."),
-    "actors": ("models", "Start, stop and look at the servers of language models."),
-    "datasets": ("datasets", "Fetch, clean, divide, look at and hand on the datasets."),
+    "data": ("data", "Fetch and build the datasets, look at them, and write files for training."),
+    "env": ("env", "Serve tasks as environments, and run and evaluate rollouts in them (also `graftline harbor`)."),
     "eval": ("eval", "Have models, adapters and teachers attempt the same tasks, and compare them."),
-    "harbor": ("harbor", "Environments as deployments: serve, upload, run and evaluate them."),
-    "models": ("models", "Fetch and verify the weights of language models."),
-    "prompts": ("prompts", "Make prompts better by what their rollouts come to."),
-    "recipes": ("train", "Look at recipes of training, and run one with the ports of a manifest."),
-    "rules": ("rules", "Find rules from changes, say what they do, try and apply them."),
-    "sandbox": ("sandbox", "Try the jail, apply actions and run tests in it."),
-    "state": ("attempts", "Look at what attempts carry from step to step."),
-    "tinker": ("models", "Serve a model on this machine to the Tinker SDK."),
-    "train": ("train", ""),  # its options and its help stand below
-    "trajectories": ("attempts", "Hand trajectories on: for training, and to object storage."),
+    "model": ("model", "Fetch the weights of language models, and serve them on this machine."),
+    "prompt": ("prompt", "Make prompts better by what their rollouts come to."),
+    "sandbox": ("sandbox", "Try the jail of this machine, and apply actions and run tests in it."),
+    "state": ("state", "Look at what attempts carry from step to step."),
+    "tinker": ("tinker", "Serve a model on this machine to the Tinker SDK."),
+    "train": ("train", "Train adapters by recipes, and fetch them."),
+    "worker": ("worker", "Work through the queue of attempts."),
 }
 """Groups of commands: the module that has them, and their help."""
-_UNGROUPED = ("check", "doctor", "licenses", "lineage", "run", "summary", "wiring")
-"""Commands without a group, of the module `pipeline`."""
+_SECTIONS: Mapping[str, Sequence[str]] = {
+    "Rules from examples": ("learn", "apply", "test", "explain", "mine"),
+    "From datasets to adapters": ("run", "status", "data", "train", "eval"),
+    "Models, prompts and environments": ("model", "tinker", "prompt", "env", "worker"),
+    "This installation": ("doctor", "config", "check", "sandbox", "state"),
+    "Where an adapter comes from": ("lineage", "licenses"),
+}
+"""Every command, as the help lists them."""
+_RULES = _SECTIONS["Rules from examples"]
 _EXTRAS = {
     **dict.fromkeys(("jsonschema", "prometheus_client", "sqlite_vec"), "actors"),
     **dict.fromkeys(("alembic", "docker", "fastapi", "pathspec", "psycopg", "sqlalchemy"), "harbor"),
@@ -47,7 +52,7 @@ _EXTRAS = {
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
 }
 """The extra that brings a library; all others come with `datasets`."""
-_EXTRAS_OF_COMMANDS = {"harbor": "harbor"}
+_EXTRAS_OF_COMMANDS = {"env": "harbor"}
 """The extra that brings everything that a command may lack, whatever else brings it too."""
 _WARNING_LOGGERS = (
     "graftline.llm.dispatcher",
@@ -61,16 +66,40 @@ _WARNING_LOGGERS = (
 """Shown without `-v`: why a source or a server is waited for, and that edits are kept away from nothing."""
 
 
-class _Main(click.Group):
-    """Prints a `GraftlineError` as its message alone."""
+class _LazyGroup(CommandGroup):
+    """Loads its commands when they are asked for: no other command waits for them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_UNGROUPED])
+        return [*self._load()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _UNGROUPED:
-            return super().get_command(ctx, cmd_name)
-        return next(command for command in _load("pipeline", "") if command.name == cmd_name)
+        return self._load().get(cmd_name)
+
+    def _load(self) -> dict[str, click.Command]:
+        return _load_commands(_GROUPS[str(self.name)][0])
+
+
+class _Main(CommandGroup):
+    """Prints a `GraftlineError` as its message alone, and understands names that were given up."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for names in _SECTIONS.values() for name in names]
+
+    def list_sections(self, ctx: click.Context) -> Mapping[str, Sequence[str]]:
+        return _SECTIONS
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _GROUPS:
+            return _LazyGroup(cmd_name, help=_GROUPS[cmd_name][1])
+        return _load_commands("rules" if cmd_name in _RULES else "pipeline").get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        args, notices = update_names(self, ctx, args)
+        for notice in notices:
+            click.echo(f"{notice}; the old name goes with the next version", err=True)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -95,23 +124,9 @@ class _Main(click.Group):
         raise click.exceptions.Exit(1)
 
 
-class _LazyGroup(click.Group):
-    """Loads its commands when they are asked for: no other command waits for them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [str(command.name) for command in self._load()]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return next((command for command in self._load() if command.name == cmd_name), None)
-
-    def _load(self) -> tuple[click.Command, ...]:
-        name = str(self.name)
-        return _load(_GROUPS[name][0], name)
-
-
-def _load(module: str, group: str) -> tuple[click.Command, ...]:
-    commands: tuple[click.Command, ...] = import_module(f"graftline.cli.{module}").COMMANDS[group]
-    return commands
+def _load_commands(module: str) -> dict[str, click.Command]:
+    commands: Sequence[click.Command] = import_module(f"graftline.cli.{module}").COMMANDS
+    return {str(command.name): command for command in commands}
 
 
 @click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
@@ -122,38 +137,13 @@ def _load(module: str, group: str) -> tuple[click.Command, ...]:
 @click.option("-v", "--verbose", is_flag=True, help="Log to standard error what is done.")
 @click.pass_context
 def main(ctx: click.Context, root: Path | None, verbose: bool) -> None:
-    """Verified training data for an ast-grep refactoring agent."""
+    """Rules from examples of code edits, and small models that learn to write them.
+
+    Begin with `graftline learn BEFORE AFTER`, or with `graftline run`, which makes everything from datasets to adapters.
+    """
     ctx.obj = root
     if ctx.invoked_subcommand:
         _log_to_stderr(root, logging.INFO if verbose else logging.ERROR)
-
-
-for _name, (_, _help) in _GROUPS.items():
-    main.add_command(_LazyGroup(_name, help=_help))
-
-
-@main.group(
-    cls=_LazyGroup,
-    invoke_without_command=True,
-    no_args_is_help=True,
-    subcommand_metavar="COMMAND [ARGS]...",
-)
-@click.option("--status", "run_id", metavar="RUN_ID", help="Say how far a run is, as `graftline train status` does.")
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="With --status: the folder of the records."
-)
-@click.pass_context
-def train(ctx: click.Context, run_id: str | None, output: Path | None) -> None:
-    """Train adapters through the Tinker SDK, and fetch them."""
-    if ctx.invoked_subcommand is not None:
-        if run_id is not None or output is not None:
-            raise click.UsageError(f"--status and --output do not go with {ctx.invoked_subcommand}; leave one out")
-        return
-    if run_id is None:
-        raise click.UsageError("--output says where the run of --status is; name one")
-    from graftline.cli.train import open_runs, print_status
-
-    print_status(open_runs(ctx.obj, output), run_id, None, as_json=False)
 
 
 def _log_to_stderr(root: Path | None, level: int) -> None:

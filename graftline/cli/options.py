@@ -1,17 +1,15 @@
-"""What commands have in common: options, the folders and the manifest they work with, and how they print."""
+"""What commands have in common: options, the folders and the manifest they work with, help, and how they print."""
 
 import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-
-from graftline.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
@@ -21,13 +19,33 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
-_WIDE = 1000
+_COLUMNS = 120
+
+
+class CommandGroup(click.Group):
+    """Lists its commands with the first sentence of their help, and does not cut it."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in self.list_sections(ctx).items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, _summarize(command)) for name, command in commands if command])
+
+    def list_sections(self, ctx: click.Context) -> Mapping[str, Sequence[str]]:
+        """Return the names of all commands, by the titles they stand under."""
+        return {"Commands": self.list_commands(ctx)}
+
+
+def _summarize(command: click.Command) -> str:
+    sentence, dot, _ = " ".join((command.help or "").split()).partition(". ")
+    return sentence + dot.strip()
 
 
 @dataclass(frozen=True)
 class ManifestChoice:
-    """What `--manifest` and `--port` say."""
+    """What `--manifest` and `--set` say."""
 
     name: str
     overrides: dict[str, Any]
@@ -45,24 +63,38 @@ def json_option(command: CommandT) -> CommandT:
 
 
 def changes_option(text: str) -> Callable[[CommandT], CommandT]:
-    """Return what adds `--set`, any number of times; `read_changes` reads it."""
-    return click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=text)
+    """Return what adds `--set`, any number of times; the command gets values by dotted key."""
+    return click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=text, callback=_read_changes)
+
+
+def manifest_option(command: CommandT) -> CommandT:
+    """Add `--manifest`."""
+    return click.option(
+        "--manifest",
+        envvar="GRAFTLINE_MANIFEST",
+        default="local",
+        show_default=True,
+        help="What stands behind each port: local, dev, prod or test.",
+    )(command)
 
 
 def manifest_options(command: CommandT) -> CommandT:
-    """Add `--manifest` and `--port`, which the command gets as one `ManifestChoice`."""
+    """Add `--manifest` and the `--set` of its values, which the command gets as one `ManifestChoice`."""
 
-    @click.option(
-        "--manifest", envvar="GRAFTLINE_MANIFEST", default="local", show_default=True, help="local, dev, prod or test."
-    )
-    @click.option(
-        "--port", "ports", multiple=True, metavar="PORT[.KEY]=VALUE", help="Replace a port or one of its settings."
+    @manifest_option
+    @changes_option(
+        "A port in place of the manifest's, as teacher=openai, or a setting of one, as sandbox.limits.cpu_s=2."
     )
     @functools.wraps(command)
-    def with_manifest(*args: Any, manifest: str, ports: tuple[str, ...], **kwargs: Any) -> Any:
-        return command(*args, manifest=ManifestChoice(manifest, read_overrides(ports)), **kwargs)
+    def with_manifest(*args: Any, manifest: str, changes: dict[str, Any], **kwargs: Any) -> Any:
+        return command(*args, manifest=ManifestChoice(manifest, changes), **kwargs)
 
     return with_manifest  # type: ignore[return-value]  # the same but for two parameters
+
+
+def url_option(text: str, variables: str | Sequence[str], default: str | None = None) -> Callable[[CommandT], CommandT]:
+    """Return what adds `--url`, the address of the service that is asked."""
+    return click.option("--url", envvar=variables, default=default, show_default=default is not None, help=text)
 
 
 def pass_paths(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,34 +114,16 @@ def find_paths(root: Path | None) -> "Paths":
     return Paths(root.resolve() if root else find_root(os.environ))
 
 
-def read_overrides(ports: tuple[str, ...]) -> dict[str, Any]:
-    """Return what `--port` says by dotted key."""
-    overrides: dict[str, Any] = {}
-    for port in ports:
-        key, separator, value = port.partition("=")
-        if not separator:
-            raise click.UsageError(f"--port {port!r}: expected PORT=IMPLEMENTATION or PORT.KEY=VALUE")
-        try:
-            overrides[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            overrides[key] = value
-    return overrides
-
-
-def read_changes(changes: tuple[str, ...]) -> dict[str, Any]:
-    """Return what `--set` says by dotted key.
-
-    Raises:
-        ConfigError: something is no `KEY=VALUE`, or a value no YAML.
-    """
+def _read_changes(context: click.Context, param: click.Parameter, changes: tuple[str, ...]) -> dict[str, Any]:
+    """Return what `--set` says by dotted key; values are YAML."""
     from graftline.core.config import parse_yaml
 
-    values = {}
+    values: dict[str, Any] = {}
     for change in changes:
         key, separator, value = change.partition("=")
         if not separator:
-            raise ConfigError(f"--set {change!r}: KEY=VALUE was expected, as learning_rate=1e-3")
-        values[key] = parse_yaml(value, f"--set {key}")
+            raise click.UsageError(f"--set {change!r}: expected KEY=VALUE, as learning_rate=1e-3 or teacher=openai")
+        values[key] = parse_yaml(value, f"--set {key}") if value else ""
     return values
 
 
@@ -119,7 +133,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print `rows` to standard output."""
+    """Print `rows` to standard output, as wide as the terminal, or at most 120 characters where there is none."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -130,8 +144,24 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[tuple[str, ..
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    # without a terminal there is no width to keep to, and folded cells are hard to read and to search
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+    Console(width=None if sys.stdout.isatty() else _COLUMNS).print(table)
+
+
+def port_rows(ports: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return for each port its implementation, and its settings as `--set` takes them."""
+    return [
+        (port, str(settings["kind"]), " ".join(_list_settings({**settings, "kind": None}, "")))
+        for port, settings in ports.items()
+    ]
+
+
+def _list_settings(settings: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _list_settings(value, f"{prefix}{name}.")
+        elif value is not None and value != "":
+            text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            yield f"{prefix}{name}={text}"
 
 
 def print_lines(lines: Sequence[tuple[str, str]], is_error: bool = False) -> None:

@@ -1,8 +1,7 @@
-"""The commands over everything: `graftline run`, `summary`, `check`, `doctor` and `wiring`; `lineage` and `licenses`, which say
+"""The commands over everything: `graftline run`, `status`, `check`, `doctor` and `config`; `lineage` and `licenses`, which say
 what an adapter came from, and on what terms.
 """
 
-import json
 import os
 import re
 import sys
@@ -11,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.options import ManifestChoice, json_option, manifest_options, pass_paths, print_json, print_table
+from graftline.cli.options import (
+    ManifestChoice,
+    json_option,
+    manifest_options,
+    pass_paths,
+    port_rows,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -25,7 +32,6 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 10
 """Lines of a table of counts on a terminal; `--json` has all of them."""
 _COLUMN_NAMES = {"group": "package"}
-_WIDE = 1000
 _REASON_PREFIX = re.compile(r"^(dropped|unsound|not_kept)\.")
 _NAMED_INPUTS = ("dataset", "held_out", "start_from", "teacher_path", "teacher_model")
 """Inputs of a run, which say what is what where the artifact does not."""
@@ -64,8 +70,8 @@ def doctor(as_json: bool) -> None:
 @manifest_options
 @json_option
 @pass_paths
-def wiring(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
-    """Print what a manifest would wire behind each port, without opening anything."""
+def config(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+    """Print what stands behind each port by a manifest, without opening anything."""
     _print_ports(paths, manifest, as_json)
 
 
@@ -75,17 +81,14 @@ def _print_ports(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> Non
     ports = describe(manifest.load(paths))
     if as_json:
         print_json(ports)
-        return
-    rows = [
-        (port, str(settings.pop("kind")), json.dumps(settings) if settings else "") for port, settings in ports.items()
-    ]
-    print_table(f"Manifest {manifest.name}", ["port", "implementation", "settings"], rows)
+    else:
+        print_table(f"Manifest {manifest.name}", ["port", "implementation", "settings"], port_rows(ports))
 
 
 @click.command()
 @manifest_options
 @json_option
-@click.option("--dry-run", is_flag=True, help="Print the ports that would be wired and stop.")
+@click.option("--dry-run", is_flag=True, help="Print what `graftline config` prints, and stop.")
 @pass_paths
 def run(paths: "Paths", manifest: ManifestChoice, as_json: bool, dry_run: bool) -> None:
     """Make every stage from the datasets to adapters that is not up to date, without Dagster."""
@@ -103,7 +106,7 @@ def run(paths: "Paths", manifest: ManifestChoice, as_json: bool, dry_run: bool) 
 @click.command()
 @json_option
 @pass_paths
-def summary(paths: "Paths", as_json: bool) -> None:
+def status(paths: "Paths", as_json: bool) -> None:
     """Show what is stored, and what the last run made or found unchanged."""
     _print_summary(paths, as_json)
 
@@ -218,7 +221,7 @@ def _print_lineage(provenance: "Provenance", basis: "Standing") -> None:
     tree = Tree(_describe_node(provenance, first))
     _grow(tree, provenance, first, {first})
     # without a terminal there is no width to keep to
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(tree)
+    Console(width=None if sys.stdout.isatty() else 1000).print(tree)
     for name, counts in basis.by.items():
         if counts:
             column, more = _COLUMN_NAMES.get(name, name), len(counts) - _MOST_SHOWN
@@ -274,12 +277,12 @@ def _format_fact(value: Any) -> str:
 def _print_training_rows(rows: "list[TrainingRow]", offset: int, total: int) -> None:
     cells = [
         (
-            f"{row.line}", row.task_id, row.license, row.group, row.source, row.template or row.rule,
+            f"{row.line}", f"{row.task_id}\n{row.source}", row.license, row.group, row.template or row.rule,
             row.teacher, "" if row.reward is None else f"{row.reward:.2f} {row.cause}",
         )
         for row in rows
     ]  # fmt: skip
-    columns = ["line", "task", "license", "package", "source", "template or rule", "teacher", "reward"]
+    columns = ["line", "task, and its source", "license", "package", "template or rule", "teacher", "reward"]
     print_table(f"Rows {offset + 1} to {offset + len(rows)} of {total:,}", columns, cells)
 
 
@@ -304,4 +307,4 @@ def _print_bill(bill: "LicenseBill") -> None:
     )
 
 
-COMMANDS = {"": (check, doctor, licenses, lineage, run, summary, wiring)}
+COMMANDS = (run, status, doctor, config, check, lineage, licenses)

@@ -1,6 +1,6 @@
-"""The commands below `graftline rules`: read files, call one function, print.
+"""The commands about rules, `graftline learn`, `apply`, `test`, `explain` and `mine`: read files, call one function, print.
 
-Rules go to standard output, or to `--out`; what is to be said of them goes to standard error, so that `… > rules.yml`
+Rules go to standard output, or to `--output`; what is to be said of them goes to standard error, so that `… > rules.yml`
 makes a rule file.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.main import INTERRUPTED
 from graftline.cli.options import (
+    INTERRUPTED,
     CommandT,
     find_paths,
     json_option,
@@ -38,9 +38,11 @@ _LANGUAGE = click.Choice(_ALL_LANGUAGES)
 _PATH = click.Path(path_type=Path)
 
 
-def out_option(command: CommandT) -> CommandT:
-    """Add `--out`."""
-    return click.option("--out", type=_PATH, help="Write the rules to this file instead of standard output.")(command)
+def output_option(command: CommandT) -> CommandT:
+    """Add `--output`."""
+    return click.option("--output", "out", type=_PATH, help="Write the rules to this file instead of standard output.")(
+        command
+    )
 
 
 def rule_file_argument(command: CommandT) -> CommandT:
@@ -55,10 +57,10 @@ def rule_file_argument(command: CommandT) -> CommandT:
 @click.option("--keep", multiple=True, type=_PATH, help="A file that the rules must leave as it is; any number.")
 @click.option("--language", type=_LANGUAGE, help="Language of the files; without it, their names say it.")
 @click.option("--check", multiple=True, type=_PATH, help="Say what the rules match in this file or folder.")
-@out_option
+@output_option
 @json_option
 @click.pass_obj
-def induce(
+def learn(
     root: Path | None, before: Path | None, after: Path | None, pairs: tuple[tuple[Path, Path], ...],
     keep: tuple[Path, ...], language: "Language | None", check: tuple[Path, ...], out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
@@ -123,7 +125,7 @@ def explain(rule_file: Path, as_json: bool) -> None:
 
 @click.command()
 @rule_file_argument
-@click.option("--export", type=_PATH, help="Write a folder, not there yet, that `ast-grep test` takes.")
+@click.option("--output", "export", type=_PATH, help="Write a folder, not there yet, that `ast-grep test` takes.")
 @json_option
 @click.pass_obj
 def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool) -> None:
@@ -168,9 +170,11 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
     help="Share of the places a rule would change that were changed just so.",
 )
 @click.option("--general", is_flag=True, help="Leave out rules without variables.")
-@click.option("--workers", type=click.IntRange(0, 256), help="Processes; 0 is this one.  [default: one per core]")
+@click.option(
+    "--concurrency", "workers", type=click.IntRange(0, 256), help="Processes; 0 is this one.  [default: one per core]"
+)
 @click.option("--journal", type=_PATH, help="Keep what is induced in this file, and go on from there.")
-@out_option
+@output_option
 @json_option
 @click.pass_obj
 def mine(
@@ -197,7 +201,7 @@ def mine(
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-COMMANDS = {"rules": (induce, apply, explain, test, mine)}
+COMMANDS = (learn, apply, test, explain, mine)
 
 
 def _load_settings(root: Path | None) -> "SandboxSettings":
@@ -288,15 +292,15 @@ def _match(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox
 
 
 def _collect_pairs(
-    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal_path: Path | None
+    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal: Path | None
 ) -> "CollectedPairs":
-    from graftline.codemod.mine import Journal, collect_pairs
+    from graftline.codemod.mine import collect_pairs
     from graftline.core.processes import default_workers
     from graftline.core.progress import progress_bars
     from graftline.datasets.language import language_of_path
 
     numbers = {commit: number for number, commit in enumerate(history.commits, 1)}
-    with progress_bars() as bars, Journal(journal_path) as journal:
+    with progress_bars() as bars:
         bars.start("commits of", history.folder.resolve().name)
         collected = collect_pairs(
             history.changes(language_of_path, languages),

@@ -1,4 +1,4 @@
-"""What the commands below `graftline rules` print: rules, differences, tables, JSON."""
+"""What the commands about rules print: rules, differences, tables, JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path

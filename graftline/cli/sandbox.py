@@ -108,7 +108,7 @@ def test(root: Path | None, spec: Path, folder: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-COMMANDS = {"sandbox": (probe, apply, test)}
+COMMANDS = (probe, apply, test)
 
 
 def _open_runner(root: Path | None) -> "SandboxRunner":

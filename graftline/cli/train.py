@@ -1,7 +1,8 @@
-"""The commands below `graftline train` and `graftline recipes`: runs of training, and the recipes they follow."""
+"""The commands below `graftline train`: recipes, and the runs of training that follow them."""
 
 import json
 import os
+import socket
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,154 +11,59 @@ from urllib.parse import urlsplit
 import click
 
 from graftline.cli.options import (
+    FOLDER,
     CommandT,
-    ManifestChoice,
     changes_option,
     find_paths,
     json_option,
-    manifest_options,
+    manifest_option,
     pass_paths,
+    port_rows,
     print_json,
     print_table,
-    read_changes,
 )
 
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
-    from graftline.pipeline.runtime import ExperimentSpec, RecipeRun
+    from graftline.pipeline.runtime import ExperimentSpec
     from graftline.training.runs import Runs, RunState, TrainingRun
     from graftline.training.settings import TinkerTrainingConfig
 
-recipe_changes = changes_option("A value in place of the recipe's, as learning_rate=1e-3.")
+_PORT = "training_client"
+_LISTENS_WITHIN_S = 2.0
 download_option = click.option(
     "--download/--no-download", "is_downloading", default=True, show_default=True, help="Fetch the adapter at the end."
 )
+url_option = click.option(
+    "--url",
+    help="Address of the service that trains, in place of the manifest's; TINKER_BASE_URL names another for `local`.",
+)
+ports_option = changes_option("A port in place of the manifest's, as training_client=tinker, or a setting of one.")
 
 
-def recipe_options(command: CommandT) -> CommandT:
-    """Add the recipe and what is changed in it."""
-    return click.argument("recipe", metavar="RECIPE")(recipe_changes(command))
-
-
-def backend_option(command: CommandT) -> CommandT:
-    """Add the address of the backend."""
-    return click.option(
-        "--base-url",
-        envvar="TINKER_BASE_URL",
-        help="Of the backend, as `graftline tinker serve` prints it; the service if not given.",
-    )(command)
-
-
-@click.command()
-@recipe_options
-@json_option
-@pass_paths
-def estimate(paths: "Paths", recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Check and render what RECIPE trains on, and count examples, tokens, steps and cost; nothing is sent or paid."""
-    _print_estimate(paths, recipe, changes, as_json)
-
-
-@click.command()
-@recipe_options
-@json_option
-@pass_paths
-def upload(paths: "Paths", recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Do what `estimate` does: Tinker stores no datasets, every step of `run` sends its own examples."""
-    click.echo(
-        f"nothing is uploaded: Tinker stores no datasets, and `graftline train run {recipe}` sends the examples of every step"
-        " with it; this is what `graftline train estimate` says",
-        err=True,
-    )
-    _print_estimate(paths, recipe, changes, as_json)
-
-
-@click.command()
-@recipe_options
-@backend_option
-@click.option("--run-id", help="Of the run; made of recipe and data if not given.")
-@download_option
-@json_option
-@pass_paths
-def run(
-    paths: "Paths", recipe: str, changes: tuple[str, ...], base_url: str | None, run_id: str | None,
-    is_downloading: bool, as_json: bool,
-) -> None:  # fmt: skip
-    """Train by RECIPE, a file below configs/recipes/; what was interrupted goes on from its last checkpoint."""
-    from graftline.harbor.address import is_loopback
-    from graftline.pipeline.recipe_models import resolve_checkpoints, store_of
-    from graftline.training.open import LocalBackendConfig
-    from graftline.training.recipes.open import load_recipe
-    from graftline.training.sdk import parse_url
-
-    is_local = is_loopback(urlsplit(parse_url(base_url)).hostname or "")
-    store = store_of(LocalBackendConfig(), paths.root) if is_local else None
-    config = load_recipe(paths, recipe, read_changes(changes))
-    config = resolve_checkpoints(config, paths, open_runs(paths.root), has_checkpoints=True, store=store)
-    _train(paths, config, base_url, run_id, is_downloading, as_json)
-
-
-@click.command()
-@click.argument("run_id")
-@backend_option
-@download_option
-@json_option
-@pass_paths
-def resume(paths: "Paths", run_id: str, base_url: str | None, is_downloading: bool, as_json: bool) -> None:
-    """Go on with a run, from its last checkpoint."""
-    from graftline.training.recipes.open import restore_config
-
-    run = open_runs(paths.root).get(run_id)
-    # older records name what was followed beside the checkpoint that stands for it
-    config = restore_config({**run.config, "follows": ""}, f"run {run_id}")
-    _train(paths, config, base_url or run.backend, run_id, is_downloading, as_json)
-
-
-@click.command()
-@click.argument("run_id")
-@backend_option
-@json_option
-@click.pass_obj
-def status(root: Path | None, run_id: str, base_url: str | None, as_json: bool) -> None:
-    """Say how far a run is: what its record says, and what the backend does."""
-    print_status(open_runs(root), run_id, base_url, as_json)
-
-
-def print_status(runs: "Runs", run_id: str, base_url: str | None, as_json: bool) -> None:
-    """Print what the record of a run says, and what the backend does."""
-    run = runs.get(run_id)
-    state, service = runs.state(run), _ask_backend(run, base_url)
-    if as_json:
-        print_json({**_as_dict(run, state), "service": service})
-        return
-    expires_at = run.checkpoints[-1].expires_at if run.checkpoints else None
-    rows = [*_run_rows(run, state), ("checkpoint expires", expires_at or "never"), ("backend", service)]
-    print_table(f"Run {run_id}", ["", "is"], rows)
-
-
-def _ask_backend(run: "TrainingRun", base_url: str | None) -> str:
-    from graftline.core.errors import GraftlineError
-    from graftline.training.tinker import TinkerSDKClient
-
-    if not run.attempts:
-        return "not asked, for no attempt was made"
-    try:
-        with TinkerSDKClient(None, base_url or run.backend, deadline_s=30.0) as client:
-            remote = client.training_run(run.attempts[-1].training_run)
-    except GraftlineError as error:
-        return str(error)
-    return f"last asked {remote.last_request_time:%Y-%m-%d %H:%M:%S}, {'corrupted' if remote.corrupted else 'well'}"
+def backend_options(command: CommandT) -> CommandT:
+    """Add what says where a run is trained."""
+    return manifest_option(url_option(command))
 
 
 @click.command("list")
 @json_option
-@click.pass_obj
-def list_runs(root: Path | None, as_json: bool) -> None:
-    """List the runs there are records of."""
-    runs = open_runs(root)
+@pass_paths
+def list_(paths: "Paths", as_json: bool) -> None:
+    """List the recipes below configs/recipes/, and the runs there are records of."""
+    from graftline.pipeline.runtime import description_of
+    from graftline.training.recipes.open import load_recipe, recipe_names
+
+    recipes = [
+        {"name": name, "recipe": config.recipe, "model": config.model, "description": description_of(config)}
+        for name, config in ((name, load_recipe(paths, name)) for name in recipe_names(paths))
+    ]
+    runs = _open_runs(paths)
     states = [(run, runs.state(run)) for run in runs.all()]
     if as_json:
-        print_json({"runs": [_as_dict(run, state) for run, state in states]})
+        print_json({"recipes": recipes, "runs": [_as_dict(run, state) for run, state in states]})
         return
+    print_table("Recipes", ["name", "recipe", "model", "does"], [tuple(recipe.values()) for recipe in recipes])
     rows = [
         (run.run_id, run.recipe, state.status, f"{run.next_step} of {run.total_steps}", _format_loss(run.last_loss))
         for run, state in states
@@ -166,166 +72,250 @@ def list_runs(root: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run_id")
-@backend_option
+@click.argument("recipe")
 @json_option
 @pass_paths
-def download(paths: "Paths", run_id: str, base_url: str | None, as_json: bool) -> None:
-    """Fetch the adapter of a finished run, in the layout of PEFT."""
-    folder = _download(paths, open_runs(paths.root).get(run_id), base_url)
-    click.echo(json.dumps({"run_id": run_id, "folder": str(folder)}) if as_json else str(folder))
+def show(paths: "Paths", recipe: str, as_json: bool) -> None:
+    """Show RECIPE with all its values, and what it is worked out after."""
+    from graftline.pipeline.runtime import Runtime
 
-
-def open_runs(root: Path | None, output: Path | None = None) -> "Runs":
-    """Return the records of runs in the folder `output`, or where they are in a checkout."""
-    from graftline.training.runs import Runs
-    from graftline.training.train import OUTPUT
-
-    return Runs(output or find_paths(root).root / OUTPUT)
-
-
-@click.command("list")
-@json_option
-@pass_paths
-def list_recipes(paths: "Paths", as_json: bool) -> None:
-    """List the recipes that are recipe_names below configs/recipes/."""
-    from graftline.pipeline.runtime import description_of
-    from graftline.training.recipes.open import load_recipe, recipe_names
-
-    recipes = {name: load_recipe(paths, name) for name in recipe_names(paths)}
-    columns = ["name", "recipe", "model", "description"]
-    rows = [(name, config.recipe, config.model, description_of(config)) for name, config in recipes.items()]
+    spec = Runtime.build_spec(recipe, root=paths.root)
     if as_json:
-        print_json({"recipes": [dict(zip(columns, row, strict=True)) for row in rows]})
+        click.echo(spec.model_dump_json())
     else:
-        print_table("Recipes", [*columns[:3], "does"], rows)
+        _print_spec(spec)
 
 
-@click.command("show")
-@click.argument("name")
+@click.command()
+@click.argument("recipe")
+@changes_option("A value in place of the recipe's, as learning_rate=1e-3.")
 @json_option
 @pass_paths
-def show_recipe(paths: "Paths", name: str, as_json: bool) -> None:
-    """Show the recipe NAME with all its values, and what it is worked out after."""
-    from graftline.pipeline.runtime import Runtime
-
-    _print_spec(Runtime.build_spec(name, root=paths.root), as_json)
-
-
-@click.command("run")
-@click.argument("name")
-@manifest_options
-@recipe_changes
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and stop.")
-@json_option
-@pass_paths
-def run_recipe(
-    paths: "Paths", name: str, manifest: ManifestChoice, changes: tuple[str, ...], dry_run: bool, as_json: bool
-) -> None:
-    """Train by the recipe NAME with the ports of a manifest, and fetch the adapter; what was interrupted goes on."""
-    from graftline.pipeline.runtime import Runtime
-    from graftline.training.loop import Interrupted
-    from graftline.training.terminal import step_display, stop_on_interrupt
-
-    with step_display() as show_step, stop_on_interrupt() as is_stopped:
-        try:
-            result = Runtime.run(
-                name,
-                read_changes(changes),
-                manifest=manifest.name,
-                ports=manifest.overrides,
-                dry_run=dry_run,
-                root=paths.root,
-                on_step=show_step,
-                on_notice=partial(click.echo, err=True),
-                is_stopped=is_stopped,
-            )
-        except Interrupted:
-            raise KeyboardInterrupt from None
-    _print_recipe_run(result, as_json)
-
-
-COMMANDS = {
-    "train": (estimate, upload, run, status, resume, list_runs, download),
-    "recipes": (list_recipes, show_recipe, run_recipe),
-}
-
-
-def _train(
-    paths: "Paths", config: "TinkerTrainingConfig", base_url: str | None, run_id: str | None, is_downloading: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
-    from graftline.training.datums import load_tokenizer
-    from graftline.training.loop import Interrupted
-    from graftline.training.open import tokenizer_source
-    from graftline.training.runs import RunState
-    from graftline.training.terminal import step_display, stop_on_interrupt
-    from graftline.training.train import train_on_tinker
-
-    tokenizer = load_tokenizer(tokenizer_source(config, paths, os.environ))
-    with step_display() as show_step, stop_on_interrupt() as is_stopped:
-        try:
-            result = train_on_tinker(
-                config,
-                root=paths.root,
-                tokenizer=tokenizer,
-                base_url=base_url,
-                run_id=run_id,
-                on_step=show_step,
-                on_notice=partial(click.echo, err=True),
-                is_stopped=is_stopped,
-            )
-        except Interrupted:
-            raise KeyboardInterrupt from None
-    run, record = result.run, str(result.metadata_path)
-    folder = _download(paths, run, base_url) if is_downloading else None
-    if as_json:
-        values = {"run_id": result.run_id, "record": record, "adapter": str(folder) if folder else None}
-        print_json({**values, "run": run.model_dump(mode="json")})
-        return
-    rows = [*_run_rows(run, RunState(run.status, run.error)), ("record", record)]
-    print_table(f"Run {result.run_id}", ["", "is"], rows)
-    if folder:
-        click.echo(str(folder))
-
-
-def _download(paths: "Paths", run: "TrainingRun", base_url: str | None) -> Path:
-    from graftline.core.progress import progress_bars
-    from graftline.llm.weights.catalog import find_weights
-    from graftline.training.adapter import download_adapter
-    from graftline.training.tinker import TinkerSDKClient
-
-    with TinkerSDKClient(None, base_url or run.backend) as client, progress_bars() as bars:
-        bars.start("model", run.run_id)
-        try:
-            weights = find_weights(run.config["model"], paths)
-            folder = download_adapter(open_runs(paths.root), run, client, weights, bars.advance)
-        except BaseException:
-            bars.fail()
-            raise
-        bars.finish("fetched")
-    return folder
-
-
-def _print_estimate(paths: "Paths", recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
+def estimate(paths: "Paths", recipe: str, changes: dict[str, Any], as_json: bool) -> None:
+    """Check and render what RECIPE trains on, and count examples, tokens, steps and cost; nothing is sent or paid."""
     from graftline.training.datums import load_tokenizer
     from graftline.training.examples import estimate_training, notice_of_dropped
     from graftline.training.open import tokenizer_source
     from graftline.training.recipes.open import load_recipe, open_recipe
 
-    config = load_recipe(paths, recipe, read_changes(changes))
+    config = load_recipe(paths, recipe, changes)
     data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_source(config, paths, os.environ)))
-    estimate = estimate_training(config, data)
+    counts = estimate_training(config, data)
     if notice := notice_of_dropped(config, data):
         click.echo(notice, err=True)
     if as_json:
-        print_json(estimate)
+        print_json(counts)
         return
     rows = [
         (key.replace("_", " "), f"{value:,}" if isinstance(value, int) else "-" if value in (None, {}) else str(value))
-        for key, value in estimate.items()
+        for key, value in counts.items()
     ]
     print_table(f"Training data of {recipe}", ["", "is"], rows)
+
+
+@click.command()
+@click.argument("recipe")
+@changes_option("A value in place of the recipe's, as learning_rate=1e-3, or of a port, as training_client=tinker.")
+@backend_options
+@click.option("--run-id", help="Of the run; made of recipe and data if not given.")
+@download_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and stop.")
+@json_option
+@pass_paths
+def run(
+    paths: "Paths", recipe: str, changes: dict[str, Any], manifest: str, url: str | None, run_id: str | None,
+    is_downloading: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Train by RECIPE, a file below configs/recipes/, and fetch the adapter; what was interrupted goes on."""
+    from graftline.pipeline.runtime import Runtime
+
+    values, ports = _split_changes(changes)
+    ports = _choose_backend(paths, manifest, ports, url)
+    if not dry_run:
+        _train(paths, recipe, values, manifest, ports, run_id, is_downloading, as_json)
+        return
+    planned = Runtime.run(recipe, values, manifest=manifest, ports=ports, dry_run=True, root=paths.root)
+    if as_json:
+        print_json({"spec": planned.spec.model_dump(mode="json"), "wiring": planned.wiring})
+    else:
+        _print_spec(planned.spec)
+        print_table("Ports", ["port", "implementation", "settings"], port_rows(planned.wiring))
+
+
+@click.command()
+@click.argument("run_id")
+@ports_option
+@backend_options
+@download_option
+@json_option
+@pass_paths
+def resume(
+    paths: "Paths",
+    run_id: str,
+    changes: dict[str, Any],
+    manifest: str,
+    url: str | None,
+    is_downloading: bool,
+    as_json: bool,
+) -> None:
+    """Go on with a run from its last checkpoint, where it was trained before."""
+    from graftline.training.recipes.open import restore_config
+
+    record = _open_runs(paths).get(run_id)
+    # older records name what was followed beside the checkpoint that stands for it
+    config = restore_config({**record.config, "follows": ""}, f"run {run_id}")
+    ports = _choose_backend(paths, manifest, changes, url or _reachable_backend(record))
+    _train(paths, config.recipe, config, manifest, ports, run_id, is_downloading, as_json)
+
+
+@click.command()
+@click.argument("run_id")
+@click.option("--url", help="Address of the service that trains; that of the record if not given.")
+@click.option("--folder", type=FOLDER, help="Of the records; that of the checkout if not given.")
+@json_option
+@click.pass_obj
+def status(root: Path | None, run_id: str, url: str | None, folder: Path | None, as_json: bool) -> None:
+    """Say how far a run is: what its record says, and what the service that trains it does."""
+    from graftline.training.runs import Runs
+
+    runs = Runs(folder) if folder else _open_runs(find_paths(root))
+    run = runs.get(run_id)
+    state, service = runs.state(run), _ask_backend(run, url)
+    if as_json:
+        print_json({**_as_dict(run, state), "service": service})
+        return
+    expires_at = run.checkpoints[-1].expires_at if run.checkpoints else None
+    rows = [*_run_rows(run, state), ("checkpoint expires", expires_at or "never"), ("backend", service)]
+    print_table(f"Run {run_id}", ["", "is"], rows)
+
+
+@click.command()
+@click.argument("run_id")
+@ports_option
+@backend_options
+@json_option
+@pass_paths
+def download(
+    paths: "Paths", run_id: str, changes: dict[str, Any], manifest: str, url: str | None, as_json: bool
+) -> None:
+    """Fetch the adapter of a finished run, in the layout of PEFT."""
+    from graftline.core.progress import progress_bars
+    from graftline.llm.weights.catalog import find_weights
+    from graftline.pipeline.runtime import Runtime
+    from graftline.training.adapter import download_adapter
+
+    runs = _open_runs(paths)
+    record = runs.get(run_id)
+    model = record.config["model"]
+    ports = _choose_backend(paths, manifest, changes, url or _reachable_backend(record))
+    with Runtime.build_ports(manifest, ports, root=paths.root) as opened, progress_bars() as bars:
+        bars.start("model", run_id)
+        try:
+            service = opened.training_client_for(model)
+            folder = download_adapter(runs, record, service, find_weights(model, paths), bars.advance)
+        except BaseException:
+            bars.fail()
+            raise
+        bars.finish("fetched")
+    click.echo(json.dumps({"run_id": run_id, "folder": str(folder)}) if as_json else str(folder))
+
+
+COMMANDS = (list_, show, estimate, run, resume, status, download)
+
+
+def _open_runs(paths: "Paths") -> "Runs":
+    from graftline.training.runs import Runs
+    from graftline.training.train import OUTPUT
+
+    return Runs(paths.root / OUTPUT)
+
+
+def _split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what is of the recipe, and what is of ports: no value of a recipe is called as a port is."""
+    from graftline.pipeline.manifests import PORTS
+    from graftline.pipeline.ports import RECIPE_PORTS
+
+    ports = {key: value for key, value in changes.items() if key.partition(".")[0] in {*PORTS, *RECIPE_PORTS}}
+    return {key: value for key, value in changes.items() if key not in ports}, ports
+
+
+def _choose_backend(paths: "Paths", manifest: str, ports: dict[str, Any], url: str | None) -> dict[str, Any]:
+    """Return `ports` with the service at `url` as what trains, unless they name another; see `--url`."""
+    from graftline.pipeline.manifests import load_manifest
+    from graftline.training.sdk import BASE_URL_VARIABLE
+
+    if any(key.partition(".")[0] == _PORT for key in ports):
+        return ports
+    if url is None and load_manifest(paths, manifest).training_client.kind == "local":
+        url = os.environ.get(BASE_URL_VARIABLE)
+    return {**ports, _PORT: {"kind": "tinker", "base_url": url}} if url else ports
+
+
+def _reachable_backend(run: "TrainingRun") -> str | None:
+    """Return the address in the record of a run; None where it was a backend of this machine that has ended."""
+    from graftline.harbor.address import is_loopback
+
+    address = urlsplit(run.backend)
+    if is_loopback(address.hostname or ""):
+        try:
+            socket.create_connection((address.hostname, address.port or 80), _LISTENS_WITHIN_S).close()
+        except OSError:
+            return None
+    return run.backend
+
+
+def _train(
+    paths: "Paths", recipe: str, values: "dict[str, Any] | TinkerTrainingConfig", manifest: str, ports: dict[str, Any],
+    run_id: str | None, is_downloading: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from graftline.pipeline.runtime import Runtime
+    from graftline.rollouts.queue.worker import stop_on_signals
+    from graftline.training.loop import Interrupted
+    from graftline.training.runs import RunState
+    from graftline.training.terminal import END_NOTICE, step_display
+
+    with step_display() as show_step, stop_on_signals(END_NOTICE) as stop:
+        try:
+            recipe_run = Runtime.run(
+                recipe,
+                values,
+                manifest=manifest,
+                ports=ports,
+                run_id=run_id,
+                is_downloading=is_downloading,
+                root=paths.root,
+                on_step=show_step,
+                on_notice=partial(click.echo, err=True),
+                is_stopped=lambda: stop.is_asked,
+            )
+        except Interrupted:
+            raise KeyboardInterrupt from None
+    result, adapter = recipe_run.result, recipe_run.adapter
+    assert result is not None
+    if as_json:
+        facts = {"run_id": result.run_id, "record": str(result.metadata_path), "adapter": adapter and str(adapter)}
+        print_json({**facts, "run": result.run.model_dump(mode="json")})
+        return
+    print_table(
+        f"Run {result.run_id}", ["", "is"], _run_rows(result.run, RunState(result.run.status, result.run.error))
+    )
+    click.echo(f"its record: {result.metadata_path}")
+    if adapter:
+        click.echo(str(adapter))
+
+
+def _ask_backend(run: "TrainingRun", url: str | None) -> str:
+    from graftline.core.errors import GraftlineError
+    from graftline.training.tinker import TinkerSDKClient
+
+    if not run.attempts:
+        return "not asked, for no attempt was made"
+    try:
+        with TinkerSDKClient(None, url or run.backend, deadline_s=30.0) as client:
+            remote = client.training_run(run.attempts[-1].training_run)
+    except GraftlineError as error:
+        return str(error)
+    return f"last asked {remote.last_request_time:%Y-%m-%d %H:%M:%S}, {'corrupted' if remote.corrupted else 'well'}"
 
 
 def _as_dict(run: "TrainingRun", state: "RunState") -> dict[str, Any]:
@@ -352,43 +342,12 @@ def _format_loss(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def _print_spec(spec: "ExperimentSpec", as_json: bool) -> None:
-    if as_json:
-        click.echo(spec.model_dump_json())
-        return
+def _print_spec(spec: "ExperimentSpec") -> None:
     click.echo(spec.description)
     rows = [(stage.name, key, _format(value)) for stage in spec.stages for key, value in stage.options.items()]
     print_table(f"Recipe {spec.recipe}", ["stage", "key", "value"], rows)
     for source in spec.sources:
         click.echo(f"see {source}")
-
-
-def _print_recipe_run(recipe_run: "RecipeRun", as_json: bool) -> None:
-    result = recipe_run.result
-    if result is None and as_json:
-        print_json({"spec": recipe_run.spec.model_dump(mode="json"), "wiring": recipe_run.wiring})
-    elif result is None:
-        _print_spec(recipe_run.spec, as_json)
-        ports = {name: dict(settings) for name, settings in recipe_run.wiring.items()}
-        rows = [
-            (name, str(settings.pop("kind")), json.dumps(settings) if settings else "")
-            for name, settings in ports.items()
-        ]
-        print_table("Ports", ["port", "implementation", "settings"], rows)
-    elif as_json:
-        values = {"run_id": result.run_id, "record": str(result.metadata_path), "adapter": str(recipe_run.adapter)}
-        print_json({**values, "run": result.run.model_dump(mode="json")})
-    else:
-        run = result.run
-        facts = [
-            ("status", run.status),
-            ("steps", f"{run.next_step} of {run.total_steps}"),
-            ("loss, first and last", f"{_format(run.first_loss)}, {_format(run.last_loss)}"),
-            ("held-out loss, before and after", f"{_format(run.base_held_out_loss)}, {_format(run.held_out_loss)}"),
-            ("record", str(result.metadata_path)),
-            ("adapter", str(recipe_run.adapter)),
-        ]
-        print_table(f"Run {run.run_id}", ["", "is"], facts)
 
 
 def _format(value: Any) -> str:

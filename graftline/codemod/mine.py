@@ -14,13 +14,13 @@ anti-unify; here rules are compared by what they do to all edits.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from graftline.astgrep.action import Action, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
@@ -39,6 +39,7 @@ from graftline.codemod.rule_file import Example, FileRule
 from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.hashing import code_version, digest, sha256_text
+from graftline.core.jsonl import Journal
 from graftline.core.processes import Workers
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, ensure_decided
@@ -128,52 +129,11 @@ class _Support:
         return is_repeated and (is_general(self.action) or not config.needs_general)
 
 
-class _Line(Config):
+class Entry(Config):
+    """What was induced from one change, in a journal; its key names the code as well, so that older code's is not found."""
+
     key: str
     pairs: tuple[Pair, ...]
-
-
-class Journal:
-    """A file with a line for each change that was induced from; lines of other code than this are not looked at."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Without a path, nothing is stored."""
-        self._path = path
-        self._pairs: dict[str, tuple[Pair, ...]] = {}
-        self._stream: IO[str] | None = None
-
-    def __enter__(self) -> Self:
-        if self._path is not None:
-            try:
-                self._load(self._path.read_bytes() if self._path.exists() else b"")
-                self._stream = self._path.open("a", encoding="utf-8")
-                if self._stream.tell() and not self._path.read_bytes().endswith(b"\n"):
-                    self._stream.write("\n")  # after the line that an interrupt cut
-            except OSError as error:
-                raise DataError(f"{self._path}: cannot be kept as a journal ({error.strerror}); name a file") from None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def get(self, change: FileChange) -> tuple[Pair, ...] | None:
-        """Return what was induced from `change` before."""
-        return self._pairs.get(_journal_key(change)) if self._pairs else None
-
-    def add(self, change: FileChange, pairs: Sequence[Pair]) -> None:
-        """Store what was induced from `change`."""
-        if self._stream is not None:
-            self._stream.write(_Line(key=_journal_key(change), pairs=tuple(pairs)).model_dump_json() + "\n")
-            self._stream.flush()
-
-    def _load(self, content: bytes) -> None:
-        for line in content.splitlines():
-            try:
-                row = _Line.model_validate_json(line)
-            except ValidationError:
-                continue  # the line that an interrupt cut, or one of another version
-            self._pairs[row.key] = row.pairs
 
 
 def _journal_key(change: FileChange) -> str:
@@ -183,21 +143,25 @@ def _journal_key(change: FileChange) -> str:
 
 def collect_pairs(
     changes: Iterable[FileChange],
-    journal: Journal,
+    journal_path: Path | None,
     count: int,
     sandbox: SandboxConfig,
     advance: Callable[[FileChange], None] = lambda change: None,
 ) -> CollectedPairs:
     """Return the small changes of `changes`, in their order, with what is induced from them on `count` processes.
 
-    An interrupt (Ctrl-C) ends it with what there is until then.
+    Where there is a journal, what it holds is not induced again, and what is new is written to it. An interrupt (Ctrl-C)
+    ends it with what there is until then. DataError if the journal is no file that can be written; RecordError if it is
+    a file of something else.
     """
     pairs_by_number: dict[int, Sequence[Pair]] = {}
     pending: list[int] = []
+    pairs_by_key: dict[str, tuple[Pair, ...]] = {}
+    is_interrupted = False
 
     def skip_known() -> Iterator[FileChange]:
         for number, change in enumerate(changes):
-            stored = journal.get(change)
+            stored = pairs_by_key.get(_journal_key(change)) if pairs_by_key else None
             if stored is None:
                 pending.append(number)
                 yield change
@@ -205,16 +169,29 @@ def collect_pairs(
                 pairs_by_number[number] = stored
                 advance(change)
 
-    is_interrupted = False
-    try:
-        for number, (change, pairs) in enumerate(induce_pairs(skip_known(), count, sandbox)):
-            pairs_by_number[pending[number]] = pairs
-            journal.add(change, pairs)
-            advance(change)
-    except KeyboardInterrupt:
-        is_interrupted = True
+    with _open_journal(journal_path) as journal:
+        if journal:
+            pairs_by_key |= {entry.key: entry.pairs for entry in journal.rows}
+        try:
+            for number, (change, pairs) in enumerate(induce_pairs(skip_known(), count, sandbox)):
+                pairs_by_number[pending[number]] = pairs
+                if journal:
+                    journal.append(Entry(key=_journal_key(change), pairs=tuple(pairs)))
+                advance(change)
+        except KeyboardInterrupt:
+            is_interrupted = True
     ordered = [pair for number in sorted(pairs_by_number) for pair in pairs_by_number[number]]
     return CollectedPairs(ordered, len(pairs_by_number), is_interrupted)
+
+
+@contextmanager
+def _open_journal(path: Path | None) -> Iterator[Journal[Entry] | None]:
+    with ExitStack() as stack:
+        try:
+            journal = stack.enter_context(Journal(path, Entry)) if path else None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be kept as a journal ({error.strerror}); name a file") from None
+        yield journal
 
 
 def induce_pairs(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from graftline.astgrep.action import MAX_RULE, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
@@ -41,7 +41,6 @@ class Example(Config):
 class _Metadata(Config):
     examples: tuple[Example, ...] = ()
     stays: tuple[str, ...] = ()
-    facts: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

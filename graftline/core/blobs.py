@@ -6,30 +6,30 @@ else, does not exist. That there is no object of a name is a result; an error is
 refuses, or holds something else than the checksum says.
 """
 
-import fcntl
+import json
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import IO, Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from graftline.core.build import lock_folder
 from graftline.core.config import Config
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import portable
-from graftline.core.record import sync
+from graftline.core.record import sync, write_atomically
 from graftline.core.secrets import Secrets
 from graftline.core.store import ObjectStore, ObjectStoreConfig, memory_objects, open_objects
 
 logger = logging.getLogger(__name__)
 
-JOURNAL_NAME = ".uploaded.jsonl"
+UPLOADS_NAME = ".uploaded.json"
 _CHECKSUM_SUFFIX = ".sha256"
 
 
@@ -48,7 +48,7 @@ class BlobStore:
 
     def __init__(self, objects: ObjectStore) -> None:
         self.label = objects.label
-        """What messages and journals call the store; without secrets."""
+        """What messages call the store; without secrets."""
         self._objects = objects
 
     def put(self, name: str, source: Path) -> Blob:
@@ -59,13 +59,8 @@ class BlobStore:
             BoundaryError: the store failed; what it had under `name` may be gone.
         """
         blob = _hash_source(_check_name(name), source)
-        with self._objects.wrap_errors(name):
-            before = source.stat()
-            self._objects.remove(name + _CHECKSUM_SUFFIX)
-            self._objects.put_file(name, source)
-            after = source.stat()
-            if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-                raise DataError(f"{source}: was altered while it was uploaded; upload again when nobody writes to it")
+        self._objects.remove(name + _CHECKSUM_SUFFIX)
+        self._objects.put_file(name, source)
         self._objects.write(name + _CHECKSUM_SUFFIX, f"{blob.sha256}  {name.rpartition('/')[2]}\n".encode())
         return blob
 
@@ -145,8 +140,8 @@ def upload_new(
 ) -> UploadSummary:
     """Put every sealed file below `folder` that `store` does not hold yet; names are the paths from `folder`.
 
-    What is known to be in the store is kept in `.uploaded.jsonl` in the folder: such a file is neither read nor asked for
-    again while the store lists it with its size. For all others the checksum decides, so losing the journal costs nothing
+    What is known to be in the store is kept in `.uploaded.json` in the folder: such a file is neither read nor asked for
+    again while the store lists it with its size. For all others the checksum decides, so losing that file costs nothing
     but time. After an error or a kill, the next call goes on where this one stopped. One process at a time uploads a
     folder; another one waits for it.
 
@@ -161,21 +156,21 @@ def upload_new(
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name the one that holds the shards")
-    with _open_journal(folder / JOURNAL_NAME, store.label) as journal:
+    with lock_folder(folder):
+        uploads = _read_uploads(folder / UPLOADS_NAME)
         stored_sizes = store.sizes(f"{below}/" if below else "")
 
         def upload(path: Path) -> int | None:
             """Return how many bytes were sent; None where the store held the file."""
-            name = f"{below}/{path.relative_to(folder).as_posix()}".removeprefix("/")
-            state = path.stat()
-            entry = _JournalEntry(store=store.label, name=name, size_bytes=state.st_size, mtime_ns=state.st_mtime_ns)
+            name, state = f"{below}/{path.relative_to(folder).as_posix()}".removeprefix("/"), path.stat()
+            present = [store.label, state.st_size, state.st_mtime_ns]
             is_stored = stored_sizes.get(name) == state.st_size
-            if is_stored and journal.holds(entry):
+            if is_stored and uploads.get(name) == present:
                 return None
             if not (is_stored and store.find(name) == _hash_source(name, path)):
                 is_stored = False
                 store.put(name, path)
-            journal.add(entry)
+            uploads[name] = present
             return None if is_stored else state.st_size
 
         # a bucket's client holds 100 MB in memory and more for each file
@@ -183,9 +178,10 @@ def upload_new(
             futures = [threads.submit(upload, path) for path in _list_sealed(folder, is_sealed)]
             try:
                 results = [future.result() for future in futures]
-            except BaseException:
+            finally:
                 threads.shutdown(cancel_futures=True)
-                raise
+                with suppress(OSError):  # a folder that cannot be written to can be uploaded
+                    write_atomically(folder / UPLOADS_NAME, json.dumps(uploads))
     sizes = [size_bytes for size_bytes in results if size_bytes is not None]
     summary = UploadSummary(len(sizes), sum(sizes), len(results) - len(sizes))
     logger.info("uploaded %s to %s: %s", folder, store.label, summary)
@@ -216,51 +212,9 @@ def _list_sealed(folder: Path, is_sealed: Callable[[Path], bool]) -> Iterator[Pa
             yield path
 
 
-class _JournalEntry(Config):
-    """A file that is in a store, as it was when it was looked at."""
-
-    store: str
-    name: str
-    size_bytes: int
-    mtime_ns: int
-
-
-class _Journal:
-    """What is known to be in one store."""
-
-    def __init__(self, stream: IO[bytes], store: str) -> None:
-        self._stream, self._lock = stream, Lock()
-        self._entries = {entry.name: entry for entry in _read_entries(stream) if entry.store == store}
-
-    def holds(self, entry: _JournalEntry) -> bool:
-        return self._entries.get(entry.name) == entry
-
-    def add(self, entry: _JournalEntry) -> None:
-        with self._lock:
-            self._stream.write(entry.model_dump_json().encode() + b"\n")
-            self._stream.flush()
-
-
-@contextmanager
-def _open_journal(path: Path, store: str) -> Iterator[_Journal]:
-    """Open the journal once no other process has it open."""
+def _read_uploads(path: Path) -> dict[str, Any]:
     try:
-        stream = path.open("a+b")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written to ({error.strerror}); mend its permissions") from None
-    with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield _Journal(stream, store)
-
-
-def _read_entries(stream: IO[bytes]) -> Iterator[_JournalEntry]:
-    """Yield what `stream` holds, and cut off a last line that a kill left half written."""
-    stream.seek(0)
-    content = stream.read()
-    stream.truncate(content.rfind(b"\n") + 1)
-    for line in content.splitlines(keepends=True):
-        try:
-            if line.endswith(b"\n"):
-                yield _JournalEntry.model_validate_json(line)
-        except ValidationError:
-            continue  # of another version
+        uploads: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return uploads

@@ -364,11 +364,7 @@ class _Stream(io.RawIOBase):
 
 
 def require_throughput(chunks: Iterator[bytes], label: str, policy: RetryPolicy) -> Iterator[bytes]:
-    """Yield `chunks`, none of which is empty.
-
-    Raises:
-        SourceBusyError: the connection gives less than `policy` asks for.
-    """
+    """Yield `chunks`, none of which is empty; SourceBusyError if the connection gives less than `policy` asks for."""
     waited_s, size = 0.0, 0
     while True:
         start_s = monotonic()

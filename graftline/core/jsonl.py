@@ -62,17 +62,14 @@ class Journal(Generic[ModelT]):
     def __init__(
         self, path: Path, model: type[ModelT], header: bytes = b"", clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Read it.
-
-        Raises:
-            RecordError: a whole line of it is no row.
-        """
+        """Read it; RecordError if a whole line of it is no row."""
         self._path, self._model, self._header, self._clock_s = path, model, header, clock_s
         self.rows = self._read()
         self._unsynced, self._synced_at = 0, clock_s()
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        cut_to_whole_lines(self._path)
         # without a buffer: what a killed process had not written would be lost with it
         self._stream: FileIO = self._path.open("ab", buffering=0)
         if self._header and not self._stream.tell():
@@ -95,8 +92,8 @@ class Journal(Generic[ModelT]):
         self._unsynced, self._synced_at = 0, self._clock_s()
 
     def _read(self) -> list[ModelT]:
-        cut_to_whole_lines(self._path)
-        lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+        content = self._path.read_bytes() if self._path.exists() else b""
+        lines = content[: content.rfind(b"\n") + 1].splitlines()
         if self._header and lines[:1] != [self._header]:
             if lines:
                 os.truncate(self._path, 0)

@@ -134,11 +134,7 @@ def parquet_tables(path: Path, columns: Sequence[str]) -> Iterator[Any]:
 
 
 def parquet_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `path`, a row group at a time.
-
-    Raises:
-        ParquetError: it is damaged, or lacks one of `columns`.
-    """
+    """Yield the rows of `path`, a row group at a time; ParquetError if it is damaged, or lacks one of `columns`."""
     try:
         file = _open(path)
         missing = [column for column in columns if column not in file.schema_arrow.names]

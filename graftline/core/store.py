@@ -15,7 +15,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from graftline.core.config import Config
-from graftline.core.errors import BoundaryError, ConfigError, GraftlineError
+from graftline.core.errors import BoundaryError, ConfigError, DataError, GraftlineError
 from graftline.core.record import sync
 from graftline.core.secrets import Secrets
 
@@ -46,8 +46,12 @@ class ObjectStore:
         self._fs, self._folder, self._is_bucket, self._redact = filesystem, folder, is_bucket, redact
 
     def put_file(self, name: str, source: Path) -> None:
-        """Make an object of the file `source`."""
+        """Make an object of the file `source`; DataError if that is written to meanwhile."""
+        before = source.stat()
         self._write(name, lambda path: self._fs.put_file(str(source), path))
+        after = source.stat()
+        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+            raise DataError(f"{source}: was altered while it was uploaded; upload again when nobody writes to it")
 
     def get_file(self, name: str, target: Path) -> None:
         """Write the object to the file `target`, which may be there in part after an error."""
@@ -160,7 +164,7 @@ def open_objects(config: ObjectStoreConfig, root: Path, secrets: Secrets, port: 
     except (ImportError, ValueError, TypeError) as error:
         reason = secrets.redact(str(error).partition("\n")[0])
         raise ConfigError(
-            f"{port}: url: {url!r} cannot be opened ({reason}); install its client or mend `options`"
+            f"{port}: url: {url!r} cannot be opened ({reason}); install its client or mend its entry"
         ) from None
     return ObjectStore(filesystem, folder.rstrip("/"), url.rstrip("/"), parts.scheme in _BUCKETS, secrets.redact)
 

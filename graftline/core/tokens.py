@@ -14,11 +14,7 @@ _PIECE_CHARACTERS = 20_000  # the time of one call grows faster than its text
 
 
 def token_counter(name: TokenizerName) -> Callable[[str], int]:
-    """Return what counts the tokens of a text.
-
-    Raises:
-        ConfigError: the vocabulary is not installed.
-    """
+    """Return what counts the tokens of a text; ConfigError if the vocabulary is not installed."""
     return _estimate if name == "characters/4" else _counter(name)
 
 

@@ -8,26 +8,17 @@ Not here: `.dvc/config`, which names the remote for `dvc pull` and belongs to th
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
-from uuid import uuid4
 
-from graftline.core.errors import BoundaryError, ConfigError, GraftlineError, RecordError
+from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.progress import Progress
 from graftline.core.record import RECORD_NAME, load_record, write_atomically
+from graftline.core.secrets import Secrets
+from graftline.core.store import ObjectStore, ObjectStoreConfig, open_objects
 from graftline.datasets.governance import StoredArtifact, stored_artifacts
 
 logger = logging.getLogger(__name__)
-
-_CHUNK_BYTES = 1 << 20
-_BUCKETS = ("abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a")
-"""Kinds of remote without folders: to make one there makes the bucket, even if its name is a slip."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +59,14 @@ def export_dvc(paths: Paths, remote: str | None, progress: Progress | None = Non
     """
     if remote is None:
         raise ConfigError("configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote")
-    target = _Remote(remote, paths.root)
+    objects = open_objects(ObjectStoreConfig(url=remote), paths.root, Secrets([]), "dvc.remote")
     artifacts, refused = stored_artifacts(paths)
     exports = []
     for stored in artifacts:
         name = paths.relative(stored.folder)
         if progress:
             progress.start("dvc", name)
-        exported = _export(stored, name, target, progress)
+        exported = _export(stored, name, objects, progress)
         exports.append(exported)
         if progress:
             progress.finish(f"copied {exported.copied} objects" if exported.copied or exported.is_changed else "")
@@ -83,7 +74,7 @@ def export_dvc(paths: Paths, remote: str | None, progress: Progress | None = Non
     return DvcExport(remote, tuple(exports), tuple(refused))
 
 
-def _export(stored: StoredArtifact, name: str, remote: "_Remote", progress: Progress | None) -> Exported:
+def _export(stored: StoredArtifact, name: str, objects: ObjectStore, progress: Progress | None) -> Exported:
     folder, size_bytes, copied, entries = stored.folder, 0, 0, []
     # by name, for DVC lists a folder so
     files = sorted([*stored.record.files, RECORD_NAME])
@@ -92,18 +83,17 @@ def _export(stored: StoredArtifact, name: str, remote: "_Remote", progress: Prog
         size = path.stat().st_size
         with path.open("rb") as stream:
             md5 = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-            if not remote.holds(md5, size):
-                stream.seek(0)
-                remote.put(stream, md5, str(path))
-                copied += 1
+        if objects.size_bytes(_name(md5)) != size:
+            objects.put_file(_name(md5), path)
+            copied += 1
         entries.append({"md5": md5, "relpath": file})
         size_bytes += size
         if progress:
             progress.advance(number, len(files))
     listing = json.dumps(entries, sort_keys=True).encode()
     md5 = hashlib.md5(listing, usedforsecurity=False).hexdigest()
-    if not remote.holds(f"{md5}.dir", len(listing)):
-        remote.put(BytesIO(listing), md5, f"{folder}: list of its files", ".dir")
+    if objects.size_bytes(_name(f"{md5}.dir")) != len(listing):
+        objects.write(_name(f"{md5}.dir"), listing)
         copied += 1
     if load_record(folder) != stored.record:
         raise RecordError(f"{folder}: was replaced while it was exported; export again")
@@ -117,82 +107,5 @@ def _export(stored: StoredArtifact, name: str, remote: "_Remote", progress: Prog
     return Exported(name, f"{md5}.dir", len(files), size_bytes, copied, is_changed)
 
 
-class _Remote:
-    """Objects by their MD5, in DVC's layout: `files/md5/<first two digits>/<the others>`."""
-
-    def __init__(self, remote: str, root: Path) -> None:
-        self._label = remote
-        self._has_folders = remote.partition("://")[0] not in _BUCKETS
-        self._fs, self._path = _open_remote(remote, root)
-
-    def holds(self, name: str, size_bytes: int) -> bool:
-        """Return whether the object is there, whole."""
-        with self._answering():
-            try:
-                return bool(self._fs.info(self._place(name))["size"] == size_bytes)
-            except FileNotFoundError:
-                return False
-
-    def put(self, source: IO[bytes], md5: str, label: str, suffix: str = "") -> None:
-        """Copy `source` to where the object of `md5` belongs, whole or not at all.
-
-        Raises:
-            RecordError: it is another content by now; `label` names it.
-        """
-        place = self._place(f"{md5}{suffix}")
-        partial = f"{self._path}/partial/{uuid4().hex}"
-        with self._answering():
-            if self._has_folders:
-                self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
-                self._fs.makedirs(f"{self._path}/partial", exist_ok=True)
-            try:
-                content = hashlib.md5(usedforsecurity=False)
-                with self._fs.open(partial, "wb") as stream:
-                    while chunk := source.read(_CHUNK_BYTES):
-                        stream.write(chunk)
-                        content.update(chunk)
-                if content.hexdigest() != md5:
-                    raise RecordError(f"{label}: was altered while it was exported; export again")
-                self._fs.mv(partial, place)
-            except BaseException:
-                with suppress(Exception):  # the first fault is the one to be reported
-                    self._fs.rm_file(partial)
-                raise
-
-    def _place(self, name: str) -> str:
-        return f"{self._path}/files/md5/{name[:2]}/{name[2:]}"
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except GraftlineError:
-            raise
-        except NotImplementedError:
-            raise ConfigError(f"{self._label}: cannot be written to; name a folder or a bucket as dvc.remote") from None
-        except Exception as error:  # every service has errors of its own
-            reason = str(error).partition("\n")[0]
-            raise BoundaryError(
-                f"{self._label}: {type(error).__name__}: {reason}; check the remote and the right to write there,"
-                " then export again, what was copied is kept"
-            ) from error
-
-
-def _open_remote(remote: str, root: Path) -> tuple[Any, str]:
-    from fsspec.core import url_to_fs
-    from fsspec.implementations.local import LocalFileSystem
-
-    if "://" not in remote:
-        return LocalFileSystem(), str(root / Path(remote).expanduser())
-    try:
-        if urlsplit(remote).password:
-            raise ConfigError("dvc.remote: holds a password; give it to the client of the service, e.g. by environment")
-        fs, path = url_to_fs(remote)
-    except (ImportError, ValueError, TypeError) as error:
-        # of an unknown kind, of one whose client is not installed, or without what the client asks for
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(
-            f"dvc.remote: {remote!r} cannot be opened ({reason}); install its client or name another"
-        ) from None
-    fs.invalidate_cache()
-    return fs, path.rstrip("/")
+def _name(md5: str) -> str:
+    return f"files/md5/{md5[:2]}/{md5[2:]}"

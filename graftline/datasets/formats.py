@@ -35,11 +35,7 @@ def json_lines(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[
 
 
 def files_in(folder: Path, *endings: str) -> list[Path]:
-    """Return the files below `folder` whose names end so, in the order of names.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Return the files below `folder` whose names end so, in the order of names; DataError if there is none."""
     paths = (path for path in folder.rglob("*") if path.name.endswith(endings) and path.is_file())
     files = sorted(path for path in paths if not path.name.startswith(".") and path.name != RECORD_NAME)
     if not files:
@@ -138,11 +134,7 @@ def _up_to_fault(member: Any, packed: bytes) -> Iterator[bytes]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the value of a file that is one JSON document.
-
-    Raises:
-        DataError: it is too large, or not JSON.
-    """
+    """Return the value of a file that is one JSON document; DataError if it is too large, or not JSON."""
     import orjson
 
     size = path.stat().st_size

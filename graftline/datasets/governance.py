@@ -24,14 +24,14 @@ _PLACES = (
 
 
 class Dvc(Config):
-    """Where `graftline datasets export-dvc` copies artifacts to."""
+    """Where `graftline data push dvc` copies artifacts to."""
 
     remote: str | None = Field(default=None, min_length=1)
     """A folder, relative to the root, or a URL that both fsspec and DVC know, e.g. `s3://bucket/graftline`."""
 
 
 class Wandb(Config):
-    """What `graftline datasets publish` tells W&B."""
+    """What `graftline data push wandb` tells W&B."""
 
     mode: Literal["disabled", "offline", "online"] = "disabled"
     """`offline` writes below `logs/wandb`, to be sent with `wandb sync`; `online` needs `WANDB_API_KEY`."""
@@ -50,11 +50,7 @@ class Governance(Config):
 
 
 def load_governance(paths: Paths) -> Governance:
-    """Return what may leave this checkout.
-
-    Raises:
-        ConfigError: the file is missing or does not fit.
-    """
+    """Return what may leave this checkout; ConfigError if the file is missing or does not fit."""
     return load_yaml(paths.configs / "governance.yaml", Governance)
 
 

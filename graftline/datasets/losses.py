@@ -33,7 +33,7 @@ class MainLoss:
     """Whether the rejected rows are in the raw files."""
 
     def __str__(self) -> str:
-        look = f"`graftline datasets sample {self.dataset} --drops {self.reason}` shows some of them"
+        look = f"`graftline data show {self.dataset} --rejected {self.reason}` shows some of them"
         not_stored = "they were not stored, which `keep: all` of the dataset in configs/datasets.yaml changes"
         remedy = _REMEDIES.get(self.reason, look) if self.is_stored else not_stored
         lost = (

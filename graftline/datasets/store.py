@@ -31,11 +31,7 @@ class DatasetStore(Protocol):
         """What messages call it."""
 
     def names(self, prefix: str = "") -> list[str]:
-        """Return the names that begin with `prefix`, sorted.
-
-        Raises:
-            DataError: the store cannot be read.
-        """
+        """Return the names that begin with `prefix`, sorted; DataError if the store cannot be read."""
 
     def open(self, name: str) -> IO[bytes]:
         """Open a dataset for reading; the caller closes it.
@@ -45,11 +41,7 @@ class DatasetStore(Protocol):
         """
 
     def sha256(self, name: str) -> str:
-        """Return the digest of the bytes of a dataset, in hexadecimal.
-
-        Raises:
-            DataError: as `open`.
-        """
+        """Return the digest of the bytes of a dataset, in hexadecimal; DataError as `open`."""
 
     def folder(self) -> AbstractContextManager[Path]:
         """Give a folder in which every dataset is the file of its name, not to be written to, until the end of the block.
@@ -141,11 +133,7 @@ class FilesDatasetStore:
 
 
 def check_name(name: str) -> str:
-    """Return `name`.
-
-    Raises:
-        DataError: it cannot be the name of a dataset.
-    """
+    """Return `name`; DataError if it cannot be the name of a dataset."""
     path = portable(name)
     if str(path) != name or any(part.startswith(".") for part in path.parts) or path.suffix != SUFFIX:
         raise DataError(

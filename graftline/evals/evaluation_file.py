@@ -91,7 +91,7 @@ class EvaluationFile(Config):
     candidate: str = ""
     """The contestant that is to take the place of the deployed one; empty: nothing is to be deployed."""
     deployed: str = ""
-    """The contestant that is deployed; empty: the one that `graftline eval deploy` recorded."""
+    """The contestant that is deployed; empty: the one that `graftline eval promote` recorded."""
     min_coverage: float = Field(default=0.95, ge=0, le=1)
     """Share of attempts that count, below which a check warns."""
 

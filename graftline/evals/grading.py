@@ -29,8 +29,8 @@ _MOST_CACHED = 4096
 class Grader:
     """Grades replies in `sandbox`, which belongs to the caller."""
 
-    def __init__(self, sandbox: Sandbox, weights: RewardWeights | None = None) -> None:
-        self._sandbox, self._weights = sandbox, weights or RewardWeights()
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
         self._cache: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
     def __call__(self, solver: str, replies: Iterable[Reply]) -> Iterator[Attempt]:
@@ -91,7 +91,7 @@ class Grader:
         key = case.task.digest, held_out, reply.text, reply.answer_format.model_dump_json()
         if key in self._cache:
             return self._cache[key]
-        graded = grade_answer(case.task, reply.text, reply.answer_format, self._sandbox, self._weights)
+        graded = grade_answer(case.task, reply.text, reply.answer_format, self._sandbox, RewardWeights())
         level = Level.NONE if graded.step is None else graded.step.level
         actions = [] if graded.answer is None else [graded.answer.action]
         grade = {
@@ -136,13 +136,13 @@ def solves(
 
 
 @contextmanager
-def grading_workers(count: int, sandbox: SandboxConfig, weights: RewardWeights | None = None) -> Iterator[Grading]:
+def grading_workers(count: int, sandbox: SandboxConfig) -> Iterator[Grading]:
     """Start `count` processes, each with a sandbox of its own, and stop them at the end; with 0, grade in this one.
 
     Raises:
         SandboxError: a worker cannot open its sandbox, or dies.
     """
-    with Workers(count, partial(_open_grader, sandbox, weights)) as workers:
+    with Workers(count, partial(_open_grader, sandbox)) as workers:
 
         def grade(solver: str, replies: Iterable[Reply]) -> Iterator[Attempt]:
             try:
@@ -153,8 +153,8 @@ def grading_workers(count: int, sandbox: SandboxConfig, weights: RewardWeights |
         yield grade
 
 
-def _open_grader(sandbox: SandboxConfig, weights: RewardWeights | None) -> Callable[[tuple[str, Reply]], Attempt]:
-    grader = Grader(open_sandbox(sandbox), weights)
+def _open_grader(sandbox: SandboxConfig) -> Callable[[tuple[str, Reply]], Attempt]:
+    grader = Grader(open_sandbox(sandbox))
     return lambda item: grader.attempt(*item)
 
 

@@ -29,7 +29,7 @@ from graftline.harbor.contract import (
 )
 from graftline.harbor.event_loop import Background, blocking
 from graftline.harbor.instances import check_seeds
-from graftline.harbor.job_polling import ServiceJob, poll
+from graftline.harbor.job_polling import ServiceJob, job_progress, poll
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.messages import SeedResult
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 JOBS = "/api/eval/jobs"
 _MOST_AT_ONCE = 1000
-_LONGEST_POLL_S = 5.0
 _ENDS_WITHIN_S = 20.0
 """So long a canceled one is waited for."""
 _BUDGET_KEYS = frozenset({"max_rollouts", "max_usd", "max_tokens"})
@@ -143,16 +142,13 @@ class EvalJob:
             HarborError: the service does not say.
         """
         job_id = self._require_id()
-        await poll(
-            self._run.look,
-            ("evaluation", job_id),
-            lambda result: f"evaluation {job_id!r}: {result.num_completed} of {result.num_total} seeds have ended",
-            lambda result: f"{result.status}, {result.n_valid} of {result.num_total} seeds count",
-            progress,
-            timeout_s,
-            interval_s,
-            _LONGEST_POLL_S,
-        )
+
+        def late(result: EvalResult) -> str:
+            return f"evaluation {job_id!r}: {result.num_completed} of {result.num_total} seeds have ended"
+
+        with job_progress("evaluation", job_id, progress) as (advance, finish):
+            result = await poll(self._run.look, late, advance, timeout_s, interval_s)
+            finish(f"{result.status}, {result.n_valid} of {result.num_total} seeds count")
         return await self._run.results()
 
     async def cancel_async(self) -> EvalResult:

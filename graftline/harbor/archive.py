@@ -17,6 +17,7 @@ from pathlib import Path
 
 from graftline.core.build import lock_folder
 from graftline.core.errors import DataError, HarborError
+from graftline.core.record import sync
 from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE, Entry, check_tree
 from graftline.harbor.tar_stream import ArchiveLimits, TarStream
 from graftline.sandbox.file_names import short
@@ -116,7 +117,7 @@ def _write(stream: TarStream, top: Path) -> None:
     for path, target in links.items():
         path.symlink_to(target)
     with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
-        list(threads.map(_sync, [*files, *folders]))
+        list(threads.map(sync, [*files, *folders]))
 
 
 def _make_folders(folder: Path, folders: set[Path]) -> None:
@@ -138,16 +139,8 @@ def _place(partial: Path, folder: Path) -> bool:
         if os.path.lexists(folder):
             return False
         raise
-    _sync(folder.parent)
+    sync(folder.parent)
     return True
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Snapshots:

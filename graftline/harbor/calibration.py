@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.core.errors import ConfigError, RecordError
+from graftline.core.record import write_atomically
 from graftline.harbor.address import deployment_path
 from graftline.harbor.deployment_file import ConfiguredDeployment, IdleAgent, calibration_policy
 
@@ -107,11 +108,8 @@ class Calibration(_Stored):
 
     def write(self, path: Path) -> None:
         """Put the calibration into `path`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
         shown = {"floor": self.floor, "ceiling": self.ceiling, "faults": self.faults}
-        partial.write_text(json.dumps({**self.model_dump(mode="json"), "shown": shown}, indent=2) + "\n", "utf-8")
-        partial.replace(path)
+        write_atomically(path, json.dumps({**self.model_dump(mode="json"), "shown": shown}, indent=2) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -122,10 +120,10 @@ class Calibration(_Stored):
             fields = {key: value for key, value in tree.items() if key != "shown"}
             return cls.model_validate(fields)
         except OSError as error:
-            raise RecordError(f"{path}: cannot be read ({error.strerror}); run `graftline harbor calibrate`") from None
+            raise RecordError(f"{path}: cannot be read ({error.strerror}); run `graftline env calibrate`") from None
         except (ValidationError, ValueError, AttributeError) as error:
             first = str(error).partition("\n")[0]
-            raise RecordError(f"{path}: is no calibration ({first}); run `graftline harbor calibrate` again") from None
+            raise RecordError(f"{path}: is no calibration ({first}); run `graftline env calibrate` again") from None
 
 
 def calibration_of(

@@ -241,7 +241,7 @@ class HttpClient:
                 await response.aclose()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # it was never sent
-            advice = "is the service running there? `graftline harbor serve` starts one here"
+            advice = "is the service running there? `graftline env serve` starts one here"
             return _Fault(HarborError(f"{title}: cannot be reached ({_system_reason(error)}); {advice}"), "unreachable")
         except httpx.TransportError as error:
             # without its text, which may quote what was sent

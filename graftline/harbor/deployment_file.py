@@ -1,6 +1,6 @@
 """A file of `configs/harbor`: what a deployment is made of. `deployment_spec` makes it, its contexts included.
 
-graftline harbor upload configs/harbor/engine_bench.yaml
+graftline env upload configs/harbor/engine_bench.yaml
 """
 
 import shutil

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import uuid4
 
@@ -11,6 +11,12 @@ from graftline.core.progress import progress_bars
 from graftline.harbor.client import HarborClient, HarborTimeoutError
 
 _GROWTH = 1.5
+Advance = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
 
 
 class JobResult(Protocol):
@@ -76,47 +82,46 @@ class ServiceJob(Generic[ResultT]):
         )
 
 
+@contextmanager
+def job_progress(kind: str, job_id: str, is_shown: bool) -> Iterator[tuple[Advance, Callable[[str], None]]]:
+    """Show on standard error how far a job is, where that is asked for: by what is done of how much, and what it came to."""
+    if not is_shown:
+        yield _ignore, lambda summary: None
+        return
+    with progress_bars() as bars:
+        bars.start(kind, job_id)
+        yield bars.advance, bars.finish
+
+
 async def poll(
     look: Callable[[], Awaitable[ResultT]],
-    title: tuple[str, str],
     late: Callable[[ResultT], str],
-    summary: Callable[[ResultT], str],
-    progress: bool,
-    timeout_s: float | None,
-    interval_s: float,
-    longest_interval_s: float,
+    advance: Advance = _ignore,
+    timeout_s: float | None = None,
+    interval_s: float = 0.1,
+    longest_interval_s: float = 5.0,
 ) -> ResultT:
-    """Return the first result that is terminal; pauses between looks grow from `interval_s` on.
+    """Return the first result that is terminal.
 
     Args:
         look: Asks how far the job is.
-        title: Kind and id of the job, as the progress bar shows them.
         late: Makes the message of the error where the job is not done in time.
-        summary: Says what it came to, when the progress bar ends.
-        progress: Whether there is one.
+        advance: Called after each look with how much is done, and of how much.
         timeout_s: How long is waited; None is for as long as it takes.
-        interval_s: Between two looks, at first.
+        interval_s: Between two looks, at first; later longer.
         longest_interval_s: At most, unless `interval_s` is longer.
 
     Raises:
         HarborTimeoutError: it is not done in time; it goes on.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    with ExitStack() as stack:
-        bars = stack.enter_context(progress_bars()) if progress else None
-        if bars:
-            bars.start(*title)
-        while True:
-            result = await look()
-            if bars:
-                bars.advance(result.num_completed, result.num_total)
-            if result.is_terminal:
-                break
-            if deadline is not None and time.monotonic() >= deadline:
-                raise HarborTimeoutError(f"{late(result)} after {timeout_s:g} s; poll again, it goes on")
-            pause_s = interval_s if deadline is None else min(interval_s, max(0.0, deadline - time.monotonic()))
-            await asyncio.sleep(pause_s)
-            interval_s = min(interval_s * _GROWTH, max(interval_s, longest_interval_s))
-        if bars:
-            bars.finish(summary(result))
-    return result
+    while True:
+        result = await look()
+        advance(result.num_completed, result.num_total)
+        if result.is_terminal:
+            return result
+        if deadline is not None and time.monotonic() >= deadline:
+            raise HarborTimeoutError(f"{late(result)} after {timeout_s:g} s; poll again, it goes on")
+        pause_s = interval_s if deadline is None else min(interval_s, max(0.0, deadline - time.monotonic()))
+        await asyncio.sleep(pause_s)
+        interval_s = min(interval_s * _GROWTH, max(interval_s, longest_interval_s))

@@ -39,7 +39,7 @@ class ServiceConnection(NamedTuple):
         try:
             return HarborDeploymentRef(id_or_name, self.url, self.key.get_secret_value())
         except ValueError as error:
-            raise ConfigError(f"{error}; `graftline harbor list` shows them") from None
+            raise ConfigError(f"{error}; `graftline env list` shows them") from None
 
 
 def find_service(url: str, secrets: Secrets, folder: Path) -> ServiceConnection:
@@ -62,7 +62,7 @@ def find_service(url: str, secrets: Secrets, folder: Path) -> ServiceConnection:
     if key is None:
         raise ConfigError(
             f"{KEY_VARIABLES[0]}: is not set, and no service of this machine has left its key in {path}; start"
-            " `graftline harbor serve`, or put the key of the service into .env"
+            " `graftline env serve`, or put the key of the service into .env"
         )
     try:
         return ServiceConnection(url, sendable_key(key.get_secret_value()))

@@ -1,42 +1,27 @@
-"""LoRA adapters by name: which ones the actors are to have. A request names one as its model.
+"""LoRA adapters of a fleet: a request names one as its model, and the actor that it goes to is to have it.
 
 The folder of an adapter has to be where the server sees it. vLLM loads one when it is asked to, and forgets it when it is
 started again. An embedded server has those that it was started with.
 """
 
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 import orjson
 
-from graftline.core.errors import ActorError
 from graftline.llm.client import Fault, FaultKind
 from graftline.llm.member import Member
 
 _LOAD_S = 120.0
 
 
-class Adapters:
-    """The adapters of a fleet; `are_fixed` where its servers are embedded ones."""
-
-    def __init__(self, folders: Mapping[str, str], are_fixed: bool = False) -> None:
-        self._folders = dict(folders)
-        self._are_fixed = are_fixed
-
-    def require(self, name: str) -> None:
-        """Raise ActorError where `name` is no adapter: an actor has others under names that it was started with."""
-        if name not in self._folders:
-            names = ", ".join(sorted(self._folders)) or "none"
-            raise ActorError(f"adapter {name!r} is unknown; known: {names}; name it in the fleet")
-
-    async def ensure(self, member: Member, name: str) -> None:
-        """See to it that `member` has the adapter; Fault where it does not load it, or was started without it."""
-        if name in member.adapters:
-            return
-        async with member.adapter_lock:
-            if name not in member.adapters:
-                await (_check_has if self._are_fixed else _load)(member, name, self._folders[name])
-                member.adapters.add(name)
+async def ensure_adapter(member: Member, name: str, folder: str, is_embedded: bool) -> None:
+    """See to it that `member` has the adapter `name`; Fault where it does not load it, or was started without it."""
+    if name in member.adapters:
+        return
+    async with member.adapter_lock:
+        if name not in member.adapters:
+            await (_check_has if is_embedded else _load)(member, name, folder)
+            member.adapters.add(name)
 
 
 async def _load(member: Member, name: str, folder: str) -> None:

@@ -81,7 +81,7 @@ class Dispatcher:
         if self._giving_up is None and not any(member.health.is_in_service for member in self._members):
             self._giving_up = asyncio.get_running_loop().call_later(self._patience_s, self._give_up)
             logger.warning(
-                "no actor answers: %s; waiting up to %g s for one (`graftline actors up` starts those of this machine)",
+                "no actor answers: %s; waiting up to %g s for one (`graftline model serve` starts those of this machine)",
                 self._report(),
                 self._patience_s,
             )

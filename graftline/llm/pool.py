@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from graftline.core.errors import ActorError
-from graftline.llm.adapters import Adapters
+from graftline.llm.adapters import ensure_adapter
 from graftline.llm.base import ChatAnswer, ChatRequest
 from graftline.llm.client import ActorClient, Fault, FaultKind, Reply, encode_chat
 from graftline.llm.concurrency import Concurrency
@@ -50,9 +50,7 @@ class ActorPool:
         ]
         self._dispatcher = Dispatcher(self._members, self._settings.patience_s, self._report)
         self._watch = Watch(self._members, self._dispatcher, fleet.called, self._settings, self._chance)
-        self._adapters = Adapters(
-            {Path(folder).name: folder for folder in fleet.adapters}, are_fixed=fleet.engine == "embedded"
-        )
+        self._adapters = {Path(folder).name: folder for folder in fleet.adapters}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._in_flight: set[asyncio.Timeout] = set()
         self._is_empty = asyncio.Event()
@@ -132,8 +130,10 @@ class ActorPool:
 
     async def _try_until_answered(self, request: ChatRequest, began: float, failures: list[str]) -> ChatAnswer:
         """Return the answer to `request`; every try that fails goes to `tried`."""
-        if request.adapter:
-            self._adapters.require(request.adapter)
+        if request.adapter and request.adapter not in self._adapters:
+            # an actor has others under names that it was started with
+            names = ", ".join(sorted(self._adapters)) or "none"
+            raise ActorError(f"adapter {request.adapter!r} is unknown; known: {names}; name it in the fleet")
         seed = request.seed if self._fleet.takes_seed else None
         body = encode_chat(request, request.adapter or self._fleet.called, seed)
         prefix = prefix_of(request)
@@ -172,7 +172,8 @@ class ActorPool:
         try:
             async with scope:
                 if request.adapter:
-                    await self._adapters.ensure(member, request.adapter)
+                    folder = self._adapters[request.adapter]
+                    await ensure_adapter(member, request.adapter, folder, self._fleet.engine == "embedded")
                 return await member.client.chat(body, request_id)
         except TimeoutError:
             raise Fault(FaultKind.STALLED, f"was taken out of service: {member.last_fault}") from None

@@ -222,12 +222,12 @@ def wait_for_workers(
         if lost and len(lost) == len(remaining) and not waiting:
             raise ActorError(
                 f"{len(lost)} attempts became dead letters, the first because of {dead[lost[0].key]}; mend it,"
-                " `graftline actor revive`, and run again; what was made is kept"
+                " `graftline worker retry`, and run again; what was made is kept"
             )
         if time.monotonic() - reminded > _REMIND_S:
             reminded = time.monotonic()
             logger.info(
-                "%d attempts are left; the queue has %s; workers are started by `graftline actor run`",
+                "%d attempts are left; the queue has %s; workers are started by `graftline worker run`",
                 len(remaining),
                 queue.depth(),
             )

@@ -53,7 +53,7 @@ def read_deployed(lineage: Lineage) -> Deployed | None:
         return None if record is None else _read(record)
     except (RecordError, KeyError):
         place = lineage.paths.relative(folder)
-        raise RecordError(f"{place}: is no record of an adapter; write it again by `graftline eval deploy`") from None
+        raise RecordError(f"{place}: is no record of an adapter; write it again by `graftline eval promote`") from None
 
 
 def _read(record: ArtifactRecord) -> Deployed:
@@ -130,7 +130,7 @@ def _find_deployed(file: EvaluationFile, record: ArtifactRecord, deployed: Deplo
     if file.deployed:
         return file.deployed, ""
     if deployed is None:
-        return "", "nothing is deployed; name `deployed` in the file, or record an adapter by `graftline eval deploy`"
+        return "", "nothing is deployed; name `deployed` in the file, or record an adapter by `graftline eval promote`"
     same = [name for name, entry in file.contestants.items() if _is_deployed(entry, record, deployed)]
     if file.candidate in same:
         return file.candidate, "it is the adapter that is deployed"

@@ -4,7 +4,6 @@ The service runs them as jobs, which are begun once, followed to their end, and 
 what is kept of an evaluation (`graftline.pipeline.stages.evaluation`).
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _IDLE: tuple[IdleAgent, IdleAgent] = ("nop", "oracle")
 _DOES_NOTHING = {"agent": "nop"}
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _GROWTH = 0.1, 5.0, 1.5
 _NOT_FOUND = 404
 _UNSUCCESSFUL = (EvalStatus.FAILED, EvalStatus.CANCELLED)
 
@@ -109,6 +107,7 @@ class Rollouts:
         return None
 
     def _run_idle(self, agent: IdleAgent, seeds: Sequence[int]) -> tuple[EvalResult, str]:
+        """Return what an agent comes to, and the digest of its deployment; one that was run on these seeds is not again."""
         key = agent, (*seeds,)
         if key not in self._finished:
             version, policy = self._upload(agent)
@@ -152,15 +151,13 @@ class Rollouts:
 
     async def _follow(self, run: "ServiceRun", job_file: Path) -> EvalResult:
         """Wait for a job, the one of `job_file` if that is not lost: nothing is paid for twice."""
+        from graftline.harbor.job_polling import poll
+
         async with run.client.session():
             run.job_id = await _find_job(run, job_file)
             if not run.job_id:
                 job_file.write_text(await run.submit(), "utf-8")
-            pause_s = _FIRST_PAUSE_S
-            while not (result := await run.look()).is_terminal:
-                self.lineage.advance(result.num_completed, result.num_total)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * _GROWTH, _LONGEST_PAUSE_S)
+            await poll(run.look, str, self.lineage.advance)
             return await run.results()
 
 

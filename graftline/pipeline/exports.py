@@ -1,4 +1,4 @@
-"""Files for training, made of the attempts that count: `graftline trajectories export`."""
+"""Files for training, made of the attempts that count: `graftline data export`."""
 
 import json
 import os
@@ -171,7 +171,7 @@ def read_export_record(file: Path) -> ArtifactRecord:
         record = ArtifactRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise RecordError(
-            f"{file}: has no record {path.name} beside it; write it again by `graftline trajectories export`"
+            f"{file}: has no record {path.name} beside it; write it again by `graftline data export`"
         ) from None
     except (ValidationError, OSError) as error:
         cause = str(error).partition("\n")[0]

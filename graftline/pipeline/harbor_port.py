@@ -32,7 +32,7 @@ class LocalHarborConfig(Config):
 
     kind: Literal["local"] = "local"
     executor: dict[str, Any] = Field(default=_LOCAL)
-    """What runs rollouts, and its settings, as `graftline harbor serve` has them."""
+    """What runs rollouts, and its settings, as `graftline env serve` has them."""
     pass_on: tuple[str, ...] = ()
     """Names of secrets that boxes get as variables."""
 
@@ -55,7 +55,7 @@ class LocalHarborConfig(Config):
 
 
 class ServiceHarborConfig(Config):
-    """A service that runs already (`graftline harbor serve`)."""
+    """A service that runs already (`graftline env serve`)."""
 
     kind: Literal["service"] = "service"
     url: str | None = None

@@ -6,6 +6,7 @@ Recipes know some ports by names of their own: see `RECIPE_PORTS`.
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from graftline.core.artifacts import ArtifactStore, open_artifacts
@@ -209,34 +210,27 @@ def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str]
 
 
 @contextmanager
-def open_ports(manifest: Manifest, paths: Paths) -> Iterator[Ports]:
-    """Open the ports of `manifest`, and close them at the end: sandbox and teacher at once, others when they are used."""
+def open_ports(
+    manifest: Manifest, paths: Paths, replacements: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Ports]:
+    """Give the ports of `manifest`, each opened at its first use, and close them at the end; what replaces one stays open."""
     with ExitStack() as stack:
-        ports = Ports(manifest, paths, stack)
-        _ = ports.teacher
-        yield ports
+        yield Ports(manifest, paths, stack, opened=dict(replacements))
 
 
 @contextmanager
 def build_ports(paths: Paths, manifest: str = "local", overrides: Mapping[str, Any] | None = None) -> Iterator[Ports]:
-    """Open the ports of the manifest called `manifest`, some of them overridden, and close them at the end.
+    """Give the ports of the manifest called `manifest`, some of them overridden, and close them at the end.
 
         with build_ports(Paths(root), "local", {"sandbox": "memory"}) as ports:
             ports.sandbox.apply_many(...)
 
     Raises:
-        ConfigError: as `load_manifest`.
-        BoundaryError: as `open_ports`.
+        ConfigError: as `load_manifest`; at its first use, that what a port reads is not there or does not fit.
+        BoundaryError: at its first use, that a port cannot be had on this machine.
     """
     with open_ports(load_manifest(paths, manifest, overrides), paths) as ports:
         yield ports
-
-
-@contextmanager
-def open_recipe_ports(paths: Paths, manifest: Manifest, replacements: Mapping[str, Any]) -> Iterator[Ports]:
-    """Give the ports that `resolve_overrides` returned, none of them open, and close those that were at the end."""
-    with ExitStack() as stack:
-        yield Ports(manifest, paths, stack, opened=dict(replacements))
 
 
 def resolve_overrides(paths: Paths, manifest: str, overrides: Mapping[str, Any]) -> tuple[Manifest, dict[str, Any]]:

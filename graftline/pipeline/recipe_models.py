@@ -3,15 +3,18 @@
 import os
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from graftline.core.errors import ConfigError, RecordError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record, load_verified
+from graftline.harbor.address import is_loopback
 from graftline.llm.weights.catalog import Weights, find_weights, load_models
 from graftline.llm.weights.fetch import fetch_model
-from graftline.training.open import TrainingClientConfig
+from graftline.training.open import LocalBackendConfig, TrainingClientConfig
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.runs import Runs
+from graftline.training.sdk import parse_url
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.tinker import TinkerSDKClient
 
@@ -85,6 +88,8 @@ def resolve_checkpoints(
 
 def store_of(port: TrainingClientConfig, root: Path) -> Path | None:
     """Return where the backend of `port` keeps checkpoints; None where that is not on this machine."""
+    if port.kind == "tinker" and is_loopback(urlsplit(parse_url(port.base_url)).hostname or ""):
+        return root / LocalBackendConfig().store
     return root / port.store if port.kind == "local" else None
 
 

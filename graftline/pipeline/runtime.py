@@ -22,7 +22,7 @@ from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths, find_root
 from graftline.datasets.store import DatasetStore
 from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
-from graftline.pipeline.ports import Ports, describe_recipe_ports, open_recipe_ports, resolve_overrides
+from graftline.pipeline.ports import Ports, describe_recipe_ports, open_ports, resolve_overrides
 from graftline.pipeline.recipe_models import find_served_weights, resolve_checkpoints, store_of
 from graftline.training.adapter import download_adapter
 from graftline.training.loop import OnStep
@@ -69,7 +69,7 @@ class RecipeRun:
     result: TinkerTrainingResult | None = None
     """None where nothing was run."""
     adapter: Path | None = None
-    """Its folder, in the layout of PEFT."""
+    """Its folder, in the layout of PEFT; None where it was not fetched."""
 
 
 class Runtime:
@@ -82,6 +82,8 @@ class Runtime:
         *,
         manifest: str = DEFAULT_MANIFEST,
         ports: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        is_downloading: bool = True,
         dry_run: bool = False,
         root: Path | None = None,
         on_step: OnStep = lambda metrics, total: None,
@@ -96,6 +98,8 @@ class Runtime:
             manifest: What stands behind each port.
             ports: What is different from the manifest: an implementation by its kind, a setting by its dotted key, or a
                 port itself, which stays open.
+            run_id: Of the run; made of the configuration and the data if it is None.
+            is_downloading: Whether the adapter is fetched at the end.
             dry_run: Whether to say what would be done, and to open nothing.
             root: The checkout; as the command finds it if it is None.
             on_step: Called for every step, with how many there will be.
@@ -120,7 +124,7 @@ class Runtime:
         store = None if "training_client" in replacements else store_of(wired.training_client, paths.root)
         values = resolve_checkpoints(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT, store=store)
         with (
-            open_recipe_ports(paths, wired, replacements) as opened,
+            open_ports(wired, paths, replacements) as opened,
             _root_of(paths, opened.dataset_store) as recipe_root,
         ):
             if wired.training_client.kind == "local" and "training_client" not in replacements:
@@ -133,14 +137,17 @@ class Runtime:
                 output_dir=runs.folder,
                 root=recipe_root,
                 tokenizer=tokenizer_of(service, opened.manifest.training_client, values, paths, os.environ),
+                run_id=run_id,
                 service=service,
                 sandbox=lambda: opened.sandbox,
                 on_step=on_step,
                 on_notice=on_notice,
                 is_stopped=is_stopped,
             )
-            weights = find_served_weights(opened.manifest.training_client, values, paths)
-            adapter = download_adapter(runs, result.run, service, weights)
+            adapter = None
+            if is_downloading:
+                weights = find_served_weights(opened.manifest.training_client, values, paths)
+                adapter = download_adapter(runs, result.run, service, weights)
         return RecipeRun(spec, described, result, adapter)
 
     @staticmethod
@@ -153,7 +160,8 @@ class Runtime:
             ConfigError: as `run`.
         """
         paths = _paths(root)
-        return open_recipe_ports(paths, *resolve_overrides(paths, manifest, overrides or {}))
+        wired, replacements = resolve_overrides(paths, manifest, overrides or {})
+        return open_ports(wired, paths, replacements)
 
     @staticmethod
     def build_spec(recipe: str, config: Values = None, *, root: Path | None = None) -> ExperimentSpec:

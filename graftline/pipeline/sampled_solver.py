@@ -32,17 +32,11 @@ class _Request:
 
 
 class SampledSolver:
-    """A model of the training service, asked by `prompt`.
+    """A model of the training service, as `sampler` has it, asked by `prompt`; both belong to the caller.
 
-    Args:
-        service: What trains; it belongs to the caller, as `sampler` does.
-        sampler: The model as it is asked.
-        questions: Makes tokens of chats.
-        prompt: How it is asked.
-        sampling: How it answers.
-        context_tokens: What the model takes in, question and answer; None where only the service knows.
-        at_once: Questions on their way at a time; a service works on those for the same model together.
-        model: What `sampler` is, in a word of the caller's, where a journal is kept.
+    `context_tokens` is what the model takes in, question and answer, None where only the service knows; `at_once` are the
+    questions on their way at a time, of which a service works on those for the same model together; `model` is what
+    `sampler` is, in a word of the caller's, where a journal is kept.
     """
 
     def __init__(

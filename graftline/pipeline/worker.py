@@ -1,4 +1,4 @@
-"""A worker of the queue: `graftline actor run`, and what became of the jobs."""
+"""A worker of the queue: `graftline worker run`, and what became of the jobs."""
 
 import time
 from collections import Counter
@@ -92,7 +92,7 @@ def _require_shared(manifest: Manifest) -> None:
     if manifest.queue.kind == "memory":
         raise ConfigError(
             "queue 'memory' is inside one process, so that a worker would find nothing in it; "
-            "expected --port queue=redis, or materialize `teacher_trajectories` in process"
+            "expected --set queue=redis, or materialize `teacher_trajectories` in process"
         )
 
 

@@ -185,7 +185,7 @@ class AttemptMaker:
         if assignment.made_by != self.made_by:
             raise ConfigError(
                 f"job {job.key!r}: was put by other settings of prompts, collecting or sandbox than those of this worker;"
-                " start workers with the configuration of the lineage, then `graftline actor revive`"
+                " start workers with the configuration of the lineage, then `graftline worker retry`"
             )
         steps = SavedSteps(self.states, assignment, self.code_version, self._count_step)
         trajectory = self._attempt(assignment, steps)

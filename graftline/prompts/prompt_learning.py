@@ -18,7 +18,7 @@ from graftline.core.secrets import open_secrets
 from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborClient
 from graftline.harbor.event_loop import blocking
-from graftline.harbor.job_polling import ServiceJob, poll
+from graftline.harbor.job_polling import ServiceJob, job_progress, poll
 from graftline.harbor.messages import Answer, read
 from graftline.harbor.server_events import ServerEvent, server_events
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
@@ -122,16 +122,14 @@ class PromptLearningJob:
             HarborError: the service does not say.
         """
         run = self._require_run()
-        return await poll(
-            run.look,
-            ("optimisation", run.job_id),
-            lambda result: f"prompt optimization {run.job_id!r}: is {result.status!s} still",
-            lambda result: str(result.status),
-            progress,
-            timeout_s,
-            interval_s,
-            _LONGEST_POLL_S,
-        )
+
+        def late(result: PromptLearningResult) -> str:
+            return f"prompt optimization {run.job_id!r}: is {result.status!s} still"
+
+        with job_progress("optimization", run.job_id, progress) as (advance, finish):
+            result = await poll(run.look, late, advance, timeout_s, interval_s, _LONGEST_POLL_S)
+            finish(str(result.status))
+        return result
 
     async def status_async(self) -> PromptLearningResult:
         """Return how far it is."""

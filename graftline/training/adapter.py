@@ -11,7 +11,6 @@ from http import HTTPStatus
 from pathlib import Path
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.clock import Clock, utc_now
 from graftline.core.download import Advance, Pins, SourceStream, download
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import code_version
@@ -61,7 +60,6 @@ def download_adapter(
     weights: Weights | None,
     advance: Advance = lambda done, total: None,
     patience: RetryPolicy | None = None,
-    clock: Clock = utc_now,
 ) -> Path:
     """Return the folder of the adapter of `run`, fetched unless it is there; ConfigError where the run is not done.
 
@@ -96,7 +94,7 @@ def download_adapter(
         (partial / CARD).write_text(card(run, runs.steps(run.run_id), weights, run.run_id), "utf-8")
         return Contents({"trained_tokens": run.trained_tokens, "steps": run.next_step})
 
-    return build(folder, request, make, clock).folder
+    return build(folder, request, make).folder
 
 
 def check_adapter(folder: Path) -> None:

@@ -129,14 +129,14 @@ vllm serve {repo_id}{revision} --enable-lora --max-lora-rank {rank} --lora-modul
 It answers as the model `{name}`: the prompt above at `/v1/completions`.
 """
 _LLAMA_CPP = """```sh
-graftline models adapter . --base {base} --into gguf
+graftline model convert-adapter . --base {base} --output gguf
 llama-server --model {file} --lora gguf/{name}.gguf
 ```
 """
 _UNPACKED = """It was trained on `{file}`, unpacked from {quantization} to 16 bits, and its figures are those on that base. The weights of\
  `{repo_id}` are the ones that were packed: close to these, and not the same. On them the adapter answers slightly otherwise,\
  as a rule somewhat different in the last places of logprobs, now and then in a token. Where figures are to be repeated, use\
- the packed weights: with llama.cpp as they are, elsewhere by `graftline models convert`.
+ the packed weights: with llama.cpp as they are, elsewhere by `graftline model convert`.
 """
 
 

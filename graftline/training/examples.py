@@ -57,7 +57,7 @@ def read_rows(path: Path, field: str, format: str) -> list[dict[str, Any]]:
     for number, row in enumerate(rows, 1):
         if not isinstance(row.get(field), list):
             raise DataError(
-                f"{path}, line {number}: has no {field}; `graftline trajectories export {format}` writes such files"
+                f"{path}, line {number}: has no {field}; `graftline data export {format}` writes such files"
             )
     return rows
 
@@ -75,7 +75,7 @@ def read_objects(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read ({error.strerror}); name a file in the recipe, or make it: `graftline run`, or"
-            " `graftline trajectories export`"
+            " `graftline data export`"
         ) from None
     except (ValueError, RecursionError):
         raise DataError(f"{path}, line {len(rows) + 1}: is no JSON; one object on every line was expected") from None
@@ -114,7 +114,7 @@ def _describe_too_long(config: TinkerTrainingConfig, data: TrainingData, count: 
     return (
         f"{count:,} longer than max_tokens, which is {config.max_tokens:,}: {spread}. Take them in with --set"
         f" max_tokens={most}{f' (or {half}: half of them)' if half < most else ''}, which takes more time and memory, or ask in"
-        " fewer words: `graftline trajectories export` with --prompt brief, in the lineage `prompt` below data"
+        " fewer words: `graftline data export` with --prompt brief, in the lineage `prompt` below data"
     )
 
 

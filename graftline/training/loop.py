@@ -11,7 +11,7 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from graftline.core.clock import Clock
+from graftline.core.clock import utc_now
 from graftline.core.errors import DataError, GraftlineError, TrainingError
 from graftline.training.examples import TrainingData
 from graftline.training.recipes.base import Gradients, Recipe, Training, mean_nll
@@ -60,10 +60,9 @@ class TrainingLoop:
         service: TinkerSDKClient,
         on_step: OnStep,
         is_stopped: Callable[[], bool],
-        clock: Clock,
     ) -> None:
         self._config, self._recipe, self._data, self._runs, self._run = config, recipe, data, runs, run
-        self._service, self._on_step, self._is_stopped, self._clock = service, on_step, is_stopped, clock
+        self._service, self._on_step, self._is_stopped = service, on_step, is_stopped
         self._sent: deque[_SentStep] = deque()
         self._answered_at = perf_counter()
         self._trainer: TrainingClient
@@ -82,7 +81,7 @@ class TrainingLoop:
                 Attempt(
                     training_run=str(self._trainer.model_id),
                     from_step=run.next_step,
-                    started_at=self._clock().isoformat(),
+                    started_at=utc_now().isoformat(),
                     computed_with=self._service.computed_with(),
                 )
             )
@@ -107,7 +106,7 @@ class TrainingLoop:
         run = self._run
         run.status, run.error = status, error
         if run.attempts and not run.attempts[-1].ended_at:
-            run.attempts[-1].ended_at = self._clock().isoformat()
+            run.attempts[-1].ended_at = utc_now().isoformat()
             run.attempts[-1].ended_by = error or status
         self._write()
 
@@ -279,7 +278,7 @@ class TrainingLoop:
         if run.checkpoints and run.checkpoints[-1].step == step:
             return
         ttl = config.checkpoint_ttl_s
-        now = self._clock()
+        now = utc_now()
         future = self._trainer.save_state(f"step-{step:06}", ttl_seconds=ttl, overwrite=True)
         path = str(self._service.result(future, f"the checkpoint of step {step}").path)
         expires = (now + timedelta(seconds=ttl)).isoformat() if ttl is not None else None

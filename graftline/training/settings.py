@@ -133,7 +133,7 @@ class TinkerTrainingConfig(Config):
     data: Source | None = None
     """What the lineage makes to train on (`training.settings`); then `dataset` and `held_out` need not be said."""
     dataset: str = ""
-    """A file of `graftline trajectories export`, or what `data` makes; below the root."""
+    """A file of `graftline data export`, or what `data` makes; below the root."""
     held_out: str = ""
     """Another one, on which the loss is taken every `eval_every` steps."""
     answer_tokens: int = Field(default=96, ge=1)

@@ -1,7 +1,5 @@
-"""Training at a terminal: a bar of its steps, and how a person interrupts it."""
+"""Training at a terminal: a bar of its steps, and what a person is told who interrupts it."""
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graftline.training.runs import StepMetrics
 
 _SPEED_PERIOD_S = 3600.0
-_ENDS = b"\nends with a checkpoint after the step under way; interrupt again to end at once\n"
+END_NOTICE = "\nends with a checkpoint after the step under way; interrupt again to end at once\n"
 
 
 @contextmanager
@@ -33,22 +31,3 @@ def step_display() -> Iterator[Callable[[StepMetrics, int], None]]:
                 console.out(f"step {step.step + 1} of {total}: {text}", highlight=False)
 
         yield show
-
-
-@contextmanager
-def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Give what says whether this process is to end; a second interrupt ends it at once."""
-    signals: list[int] = []
-
-    def note(number: int, _frame: object) -> None:
-        signals.append(number)
-        # a handler may have interrupted a write of whoever has the stream
-        os.write(2, _ENDS)
-        signal.signal(number, previous[signal.Signals(number)])
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(signals)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

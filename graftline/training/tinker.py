@@ -69,7 +69,7 @@ class TinkerSDKClient:
 
     Without `api_key` and `base_url` they are those of `TINKER_API_KEY` and `TINKER_BASE_URL`, or else of the hosted service. The
     SDK sends errors with their stack traces to the service unless `TINKER_TELEMETRY` is `0`, which a client sets for the whole
-    process where nothing else is set; `telemetry` leaves the variable alone.
+    process where nothing else is set.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class TinkerSDKClient:
         base_url: str | None = None,
         *,
         deadline_s: float = 600.0,
-        telemetry: bool = False,
     ) -> None:
         self._key = parse_key(api_key)
         self._base_url = parse_url(base_url)
@@ -87,8 +86,7 @@ class TinkerSDKClient:
         self._deadline_s = deadline_s
         self._service: ServiceClient | None = None
         self._lock = threading.Lock()
-        if not telemetry:
-            os.environ.setdefault(_TELEMETRY, "0")
+        os.environ.setdefault(_TELEMETRY, "0")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self._base_url!r}, is_available={self.is_available})"

@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
 from graftline.training.datums import load_tokenizer
@@ -65,7 +64,6 @@ def train_on_tinker(
     on_step: OnStep = lambda metrics, total: None,
     on_notice: Callable[[str], None] = logger.warning,
     is_stopped: Callable[[], bool] = lambda: False,
-    clock: Clock = utc_now,
 ) -> TinkerTrainingResult:
     """Train, or resume the run of the same configuration and data; one that is done is not trained again.
 
@@ -98,7 +96,7 @@ def train_on_tinker(
                     trackers.step(metrics.step, metrics_of(metrics))
                     on_step(metrics, total)
 
-                TrainingLoop(config, recipe, data, runs, run, client, show, is_stopped, clock).run()
+                TrainingLoop(config, recipe, data, runs, run, client, show, is_stopped).run()
                 trackers.summary({"status": run.status, "tokens": run.tokens, "held_out_loss": run.held_out_loss})
     return TinkerTrainingResult(name, runs.path(name), run)
 

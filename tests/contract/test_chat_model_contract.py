@@ -15,6 +15,8 @@ from graftline.llm.memory import MemoryChatModel
 from graftline.llm.open import ActorsConfig, open_chat_model
 from tests.protocol_server import ProtocolServer
 
+pytestmark = pytest.mark.anyio
+
 Opener = Callable[..., ChatModel]
 
 
@@ -128,33 +130,29 @@ def test_a_request_can_be_cancelled(opened: Opener) -> None:
     assert asyncio.run(run())
 
 
-def test_closing_ends_what_is_in_flight(opened: Opener) -> None:
-    async def run() -> list[str]:
-        model = opened(is_silent=True)
-        tasks = [asyncio.create_task(model.generate(chat())) for _ in range(2)]
-        await asyncio.sleep(0.02)
-        await model.close()
-        return [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
+async def test_closing_ends_what_is_in_flight(opened: Opener) -> None:
 
-    assert asyncio.run(run()) == ["model: was closed before there was an answer"] * 2
-
-
-def test_a_closed_model_answers_nothing_and_can_be_closed_again(opened: Opener) -> None:
-    async def run() -> str:
-        model = opened()
-        await model.close()
-        await model.close()
-        with pytest.raises(ActorError) as caught:
-            await model.generate(chat())
-        return str(caught.value)
-
-    assert asyncio.run(run()) == "model: is closed; open another"
+    model = opened(is_silent=True)
+    tasks = [asyncio.create_task(model.generate(chat())) for _ in range(2)]
+    await asyncio.sleep(0.02)
+    await model.close()
+    assert [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)] == [
+        "model: was closed before there was an answer"
+    ] * 2
 
 
-def test_a_model_that_is_never_asked_can_be_closed(opened: Opener) -> None:
-    async def run() -> str:
-        model = opened()
-        await model.close()
-        return model.name
+async def test_a_closed_model_answers_nothing_and_can_be_closed_again(opened: Opener) -> None:
 
-    assert asyncio.run(run()) == "model"
+    model = opened()
+    await model.close()
+    await model.close()
+    with pytest.raises(ActorError) as caught:
+        await model.generate(chat())
+    assert str(caught.value) == "model: is closed; open another"
+
+
+async def test_a_model_that_is_never_asked_can_be_closed(opened: Opener) -> None:
+
+    model = opened()
+    await model.close()
+    assert model.name == "model"

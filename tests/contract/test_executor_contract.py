@@ -3,8 +3,8 @@
 `memory` runs nothing: what is about entrypoints holds for the others. An implementation is added by its name in `OPENED`.
 """
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,15 +79,10 @@ def test_a_context_is_built_once(executor: Executor) -> None:
 
 def test_two_that_build_at_the_same_time_get_the_same(kind: str, tmp_path: Path) -> None:
     opened = OPENED[kind](tmp_path)
-    found: list[str] = []
-    builders = [threading.Thread(target=lambda: found.append(opened.build(CONTEXT).snapshot_id)) for _ in range(4)]
-    for builder in builders:
-        builder.start()
-    for builder in builders:
-        builder.join()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: opened.build(CONTEXT).snapshot_id, range(4)))
     opened.close()
-    assert len(found) == 4
-    assert len(set(found)) == 1
+    assert (len(found), len(set(found))) == (4, 1)
 
 
 def test_a_snapshot_that_nobody_built_is_not_there(executor: Executor) -> None:
@@ -303,14 +298,6 @@ def test_an_agent_that_failed_is_not_graded(executor: Executor, code: str, cause
 
 @on_those_that_run
 def test_rollouts_at_the_same_time_do_not_mix(executor: Executor) -> None:
-    ends: dict[int, float | None] = {}
-
-    def run(number: int) -> None:
-        ends[number] = ran(executor, f"open('own', 'x'); reward({number})").reward
-
-    runners = [threading.Thread(target=run, args=(number,)) for number in range(8)]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    assert ends == {number: float(number) for number in range(8)}
+    with ThreadPoolExecutor(8) as threads:
+        ends = list(threads.map(lambda number: ran(executor, f"open('own', 'x'); reward({number})").reward, range(8)))
+    assert ends == [float(number) for number in range(8)]

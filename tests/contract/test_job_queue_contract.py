@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -275,15 +276,12 @@ def test_many_threads_share_a_queue_and_get_every_job_once(queue: JobQueue) -> N
     queue.put(jobs(200))
     keys: list[str] = []
 
-    def worker(name: str) -> None:
+    def work(name: str) -> None:
         while deliveries := queue.take(name, 3, 0.1):
             keys.extend(delivery.job.key for delivery in queue.finish(deliveries))
 
-    threads = [threading.Thread(target=worker, args=(str(number),)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, "abcd"))
     assert (sorted(keys), queue.depth()) == (sorted(job.key for job in jobs(200)), Depth(0, 0, 200, 0))
 
 

@@ -2,8 +2,8 @@
 
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -122,12 +122,8 @@ def test_questions_that_cannot_be_answered_are_refused(store: VectorStore) -> No
 
 def test_threads_may_ask_at_the_same_time(store: VectorStore) -> None:
     store.replace("made", COMPASS)
-    found: list[list[str]] = []
-    threads = [Thread(target=lambda: found.append(keys(store.nearest(vector(0, 1), 2)))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: keys(store.nearest(vector(0, 1), 2)), range(8)))
     assert found == [["north", "north-east"]] * 8
 
 

@@ -44,7 +44,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 def command(root: Path, *arguments: str) -> list[str]:
-    ports = [part for port, value in PORTS.items() for part in ("--port", f"{port}={json.dumps(value)}")]
+    ports = [part for port, value in PORTS.items() for part in ("--set", f"{port}={json.dumps(value)}")]
     return [str(BIN / "graftline"), "--root", str(root), *arguments, *ports]
 
 
@@ -58,7 +58,7 @@ def started(environment: Mapping[str, str], arguments: list[str]) -> Iterator[su
 
 
 def worker(root: Path, environment: Mapping[str, str], *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
-    return started(environment, command(root, "actor", "run", "--metrics-port", "0", "--concurrency", "2", *options))
+    return started(environment, command(root, "worker", "run", "--metrics-port", "0", "--concurrency", "2", *options))
 
 
 def test_every_task_has_one_attempt_whoever_dies(small_checkout: Any, pair: Any, redis: RedisServer) -> None:

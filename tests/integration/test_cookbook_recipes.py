@@ -22,7 +22,7 @@ pytest.importorskip("uvicorn", reason=EXTRA)
 
 from tests.cookbook_mirror import MODEL, write_mirror
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 PROGRAM = Path(__file__).resolve().parents[1] / "cookbook_recipes.py"
 STEPS = 2
 _SHARED = f"model_name={MODEL}", f"max_steps={STEPS}"
@@ -99,6 +99,9 @@ RECIPES: dict[str, tuple[str, Sequence[str], str]] = {
     ),
 }
 
+SHORT = ("sl_basic", "dpo", "rl_loop")
+"""One for each way to train, which `make test` has as well."""
+
 RunRecipe = Callable[[str, Sequence[str]], str]
 
 
@@ -151,7 +154,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in RECIPES]
+)
 def test_a_recipe_of_the_cookbook_runs_to_its_end(run_recipe: RunRecipe, tmp_path: Path, name: str) -> None:
     module, arguments, metric = RECIPES[name]
 
@@ -162,6 +167,7 @@ def test_a_recipe_of_the_cookbook_runs_to_its_end(run_recipe: RunRecipe, tmp_pat
     assert lines(tmp_path / "log" / "checkpoints.jsonl")[-1]["name"] == "final"
 
 
+@pytest.mark.long
 def test_data_for_prompt_distillation_are_asked_of_the_model(run_recipe: RunRecipe, tmp_path: Path) -> None:
     run_recipe("prompt_distillation.create_data", [f"output_file={tmp_path / 'made.jsonl'}"])
 

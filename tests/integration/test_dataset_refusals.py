@@ -41,7 +41,7 @@ class Root:
 
     def run(self, *ports: str) -> tuple[int, str, str]:
         given = ("sandbox=memory", "teacher=memory", *ports)
-        options = [word for port in given for word in ("--port", port)]
+        options = [word for port in given for word in ("--set", port)]
         result = CliRunner().invoke(main, ["--root", str(self.path), "run", "--json", *options])
         assert isinstance(result.exception, SystemExit | None), result.exception
         return result.exit_code, result.stdout, result.stderr

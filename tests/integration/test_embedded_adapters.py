@@ -1,7 +1,7 @@
 """Adapters of the training backend, served by the embedded server: what it answers is what the backend samples.
 
 Models are tiny and random, in float32 on both sides, with adapters of random weights that are large enough to change most
-answers. The test of the real small model needs its weights, `graftline models fetch smollm2-135m` and `convert`.
+answers. The test of the real small model needs its weights, `graftline model fetch smollm2-135m` and `convert`.
 """
 
 import asyncio

@@ -44,7 +44,7 @@ class World:
     def run(self) -> dict[str, Any]:
         # the stages after the splits have tests of their own
         command = [Path(sys.executable).with_name("graftline"), "--root", self.root, "run", "--json"]
-        ports = ["--port", "sandbox=memory", "--port", "teacher=memory"]
+        ports = ["--set", "sandbox=memory", "--set", "teacher=memory"]
         environment = {**os.environ, "GRAFTLINE_DATASET_MIRROR": str(self.mirror)}
         done = subprocess.run([*command, *ports], env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
@@ -223,7 +223,7 @@ def test_a_dataset_that_was_fetched_by_itself_is_the_one_that_a_run_fetches(worl
         Path(sys.executable).with_name("graftline"),
         "--root",
         tmp_path,
-        "datasets",
+        "data",
         "fetch",
         "agentpack",
         "marv",

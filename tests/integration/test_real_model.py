@@ -1,6 +1,6 @@
-"""A real model: SmolLM2-135M behind the embedded server, kept as `graftline actors up` keeps it.
+"""A real model: SmolLM2-135M behind the embedded server, kept as `graftline model serve` keeps it.
 
-Quality is no claim of these tests. They need the weights, which `graftline models fetch smollm2-135m` brings.
+Quality is no claim of these tests. They need the weights, which `graftline model fetch smollm2-135m` brings.
 """
 
 import http.client

@@ -1,4 +1,4 @@
-"""The unmodified SDK, its command and its cookbook against a server of the tiny model.
+"""The unmodified SDK and its command against a server of the tiny model.
 
 The server is a process of its own, as `graftline tinker serve` starts it. It was killed and started again before the first
 test, and is told to end by the last one.
@@ -7,11 +7,6 @@ test, and is told to end by the last one.
 import hashlib
 import hmac
 import json
-import math
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -122,9 +117,7 @@ class Restarted:
 
 
 @pytest.fixture(scope="module")
-def restarted(
-    model_folder: Path, waiting_cookbook: "Cookbook", tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Restarted]:
+def restarted(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         for name, value in SDK_ENVIRONMENT.items():
             patch.setenv(name, value)
@@ -318,23 +311,6 @@ def test_the_most_probable_tokens_are_told_with_their_logprobs(trained: Trained)
 # losses
 
 
-def rewarded(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> list[types.Datum]:
-    """The batch as sampled from the client as it is, the first of them a failure and all others not."""
-    found = logprobs(client, batch)
-    return [
-        types.Datum(
-            model_input=datum.model_input,
-            loss_fn_inputs={
-                "target_tokens": datum.loss_fn_inputs["target_tokens"],
-                "logprobs": np.array(sampled, np.float32),
-                "advantages": np.full(len(sampled), -1.0 if number == 0 else 1.0, np.float32),
-                "sequence_ratio_mask": np.ones(len(sampled), np.float32),
-            },
-        )
-        for number, (datum, sampled) in enumerate(zip(batch, found, strict=True))
-    ]
-
-
 def named(prompt: types.ModelInput, sequence: types.SampledSequence, sequence_id: str, advantage: float) -> types.Datum:
     """What was sampled after a prompt as a datum that says so."""
     before, count = prompt.length, len(sequence.tokens)
@@ -497,17 +473,6 @@ def test_when_a_checkpoint_expires_can_be_changed_and_nobody_else_may_read_it(
     assert rest.list_checkpoints(run.model_id).result(TIMEOUT_S).checkpoints == []
     with pytest.raises(tinker.NotFoundError, match=f"there is no checkpoint {path}"):
         rest.get_weights_info_by_tinker_path(path).result(TIMEOUT_S)
-
-
-def test_a_checkpoint_is_copied_into_a_run_of_its_own(
-    trained: Trained, service: tinker.ServiceClient, rest: tinker.RestClient, server: StartedServer
-) -> None:
-    path = rest.copy_weights(trained.state, destination_project_id="local", ttl_seconds=3600).result(TIMEOUT_S)
-
-    assert path != trained.state
-    assert weights(server, path)["optimizer.safetensors"] == weights(server, trained.state)["optimizer.safetensors"]
-    copy = service.create_training_client_from_state_with_optimizer(path).result(TIMEOUT_S)
-    assert logprobs(copy, trained.batch) == logprobs(trained.client, trained.batch)
 
 
 # downloads
@@ -706,7 +671,7 @@ def started(*arguments: str | Path) -> tuple[int, str]:
 
 
 def test_a_second_server_on_the_same_folder_is_refused(server: StartedServer, model_folder: Path) -> None:
-    code, said = started("--folder", model_folder, "--root", server.root, "--port", "0")
+    code, said = started("--folder", model_folder, "--store", server.root, "--port", "0")
 
     assert code == 1
     assert said.endswith(
@@ -717,7 +682,7 @@ def test_a_second_server_on_the_same_folder_is_refused(server: StartedServer, mo
 def test_a_port_that_is_taken_is_refused(server: StartedServer, model_folder: Path, tmp_path: Path) -> None:
     port = str(urlsplit(server.url).port)
 
-    code, said = started("--folder", model_folder, "--root", tmp_path, "--port", port)
+    code, said = started("--folder", model_folder, "--store", tmp_path, "--port", port)
 
     assert code == 1
     assert said.endswith(
@@ -732,233 +697,6 @@ def test_an_address_that_others_can_reach_is_refused(model_folder: Path, tmp_pat
     assert code == 1
     assert f"host {host!r} would offer the model to other machines, without encryption; use 127.0.0.1" in said
     assert [*tmp_path.iterdir()] == []
-
-
-def test_a_key_that_the_sdk_would_not_send_is_refused(
-    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINKER_API_KEY", "secret")
-
-    code, said = started("--folder", model_folder, "--root", tmp_path)
-
-    assert (code, "secret" in said) == (1, False)
-    assert "TINKER_API_KEY does not begin with 'tml-', so the SDK would refuse it; mend or unset it" in said
-
-
-# the cookbook
-
-COOKBOOK = '''
-import asyncio, json, logging, os, sys
-from functools import partial
-from pathlib import Path
-
-model, folder, work = sys.argv[1:]
-work = Path(work)
-
-import chz
-from transformers import AutoTokenizer
-from tinker_cookbook import renderers, tokenizer_utils
-from tinker_cookbook.preference import train_dpo
-from tinker_cookbook.preference.dpo_datasets import DPODatasetBuilderFromComparisons
-from tinker_cookbook.preference.preference_datasets import ComparisonBuilderFromJsonl
-from tinker_cookbook.rl import train as rl_train
-from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
-from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
-from tinker_cookbook.supervised import train
-from tinker_cookbook.supervised.data import FromConversationFileBuilder
-from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
-
-tokenizer_utils.register_tokenizer(model, lambda: AutoTokenizer.from_pretrained(folder))
-logging.disable(logging.INFO)
-# this takes as long as a server takes to start
-url = sys.stdin.readline().strip()
-common = dict(
-    model_name=model, recipe_name="recipe_of_the_tests", renderer_name="qwen3_instruct",
-    base_url=url, lora_rank=4, eval_every=0,
-)
-user = lambda text: {"role": "user", "content": text}
-assistant = lambda text: {"role": "assistant", "content": text}
-
-
-def written(name, rows):
-    path = work / f"{name}.jsonl"
-    path.write_text("".join(json.dumps(row) + "\\n" for row in rows))
-    return str(path)
-
-
-def dataset(batch_size):
-    return ChatDatasetBuilderCommonConfig(
-        model_name_for_tokenizer=model, renderer_name="qwen3_instruct", max_length=128, batch_size=batch_size
-    )
-
-
-def supervised():
-    rows = [{"messages": [user(f"Who repairs engine {n % 2}?"), assistant("One engineer repairs it.")]} for n in range(8)]
-    builder = FromConversationFileBuilder(file_path=written("supervised", rows), common_config=dataset(2))
-    config = dict(dataset_builder=builder, learning_rate=5e-3, save_every=2, max_steps=4)
-    asyncio.run(train.main(train.Config(**common, **config)))
-
-
-def preference():
-    rows = [
-        {
-            "comparison": {
-                "prompt_conversation": [user(f"Say {word}.")],
-                "completion_A": [assistant(word * 2)],
-                "completion_B": [assistant("no")],
-            },
-            "label": "A",
-        }
-        for word in ("bridge", "island", "window", "mountain") * 2
-    ]
-    builder = DPODatasetBuilderFromComparisons(
-        common_config=dataset(2), comparison_builder=ComparisonBuilderFromJsonl(train_path=written("preference", rows))
-    )
-    config = dict(dataset_builder=builder, learning_rate=1e-3, dpo_beta=0.1, save_every=0, max_steps=4)
-    train_dpo.main(train_dpo.Config(**common, **config))
-
-
-def reinforcement():
-    class Vowels(ProblemEnv):
-        """Rewards each e."""
-
-        def __init__(self, renderer, question):
-            super().__init__(renderer, format_coef=0.0)
-            self.question = question
-
-        def get_question(self):
-            return self.question
-
-        def check_answer(self, answer):
-            return answer.count("e") / max(1, len(answer))
-
-        def check_format(self, answer):
-            return True
-
-        def get_reference_answer(self):
-            return "e"
-
-    class Questions(RLDataset):
-        def __init__(self, renderer):
-            self.renderer = renderer
-
-        def get_batch(self, index):
-            return [ProblemGroupBuilder(env_thunk=partial(Vowels, self.renderer, f"q{index}"), num_envs=8)]
-
-        def __len__(self):
-            return 3
-
-    @chz.chz
-    class Builder(RLDatasetBuilder):
-        async def __call__(self):
-            return Questions(renderers.get_renderer("qwen3_instruct", tokenizer_utils.get_tokenizer(model))), None
-
-    config = dict(dataset_builder=Builder(), learning_rate=5e-3, max_tokens=8, save_every=2, num_groups_to_log=0)
-    asyncio.run(rl_train.main(rl_train.Config(**common, **config)))
-
-
-# what they share is read once, and then each has a process of its own
-children = {}
-for loop in (supervised, preference, reinforcement):
-    children[loop.__name__] = child = os.fork()
-    if child == 0:
-        common["log_path"] = str(work / loop.__name__)
-        with open(work / f"{loop.__name__}.log", "wb") as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-        loop()
-        sys.exit()
-sys.exit(sum([bool(os.waitpid(child, 0)[1]) for child in children.values()]))
-'''
-
-
-class Loop:
-    """What a loop of the cookbook left in `folder`, when it was done."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.metrics, self.checkpoints = [
-            [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
-            for name in ("metrics", "checkpoints")
-        ]
-
-    def values(self, name: str) -> list[float]:
-        return [row[name] for row in self.metrics if name in row]
-
-
-@dataclass
-class Cookbook:
-    """A process that waits for the address of a server, and then goes through all loops at the same time."""
-
-    process: subprocess.Popen[str]
-    work: Path
-
-    def loop(self, name: str) -> Loop:
-        if self.process.wait(LONG_S):
-            logs = [path.read_text("utf-8", "replace")[-3000:] for path in sorted(self.work.glob("*.log"))]
-            raise AssertionError("\n".join(logs))
-        return Loop(self.work / name)
-
-
-@pytest.fixture(scope="module")
-def waiting_cookbook(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cookbook]:
-    work = tmp_path_factory.mktemp("cookbook")
-    with (work / "imports.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", COOKBOOK, MODEL, model_folder, work],
-            env={**os.environ, **SDK_ENVIRONMENT, "HF_HUB_OFFLINE": "1", "TINKER_API_KEY": KEY},
-            cwd=work,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-        )
-    try:
-        yield Cookbook(process, work)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cookbook(waiting_cookbook: Cookbook, server: StartedServer) -> Cookbook:
-    """One that is at work while other tests go on."""
-    assert waiting_cookbook.process.stdin is not None
-    waiting_cookbook.process.stdin.write(f"{server.url}\n")
-    waiting_cookbook.process.stdin.flush()
-    return waiting_cookbook
-
-
-def test_the_cookbook_trains_on_chats(cookbook: Cookbook, server: StartedServer) -> None:
-    loop = cookbook.loop("supervised")
-
-    losses = loop.values("train_mean_nll")
-    assert [row["step"] for row in loop.metrics if "train_mean_nll" in row] == [0, 1, 2, 3]
-    assert losses[-1] < 0.8 * losses[0]
-    last = loop.checkpoints[-1]
-    assert json.loads(weights(server, last["state_path"])["facts.json"])["steps"] == 4
-
-
-def test_the_cookbook_trains_on_preferences(cookbook: Cookbook) -> None:
-    loop = cookbook.loop("preference")
-
-    losses = loop.values("dpo_loss")
-    # both answers are as good as with the model itself at first
-    assert losses[0] == pytest.approx(math.log(2), abs=1e-3)
-    assert losses[-1] < losses[0]
-    assert loop.values("margin")[-1] > 0
-
-
-def test_the_cookbook_trains_on_rewards(cookbook: Cookbook, server: StartedServer) -> None:
-    loop = cookbook.loop("reinforcement")
-
-    assert len(loop.values("env/all/reward/total")) == 3
-    # what sampled and what is trained are the same model
-    assert loop.values("optim/kl_sample_train_v1") == pytest.approx([0.0] * 3, abs=1e-4)
-    last = loop.checkpoints[-1]
-    assert json.loads(weights(server, last["state_path"])["facts.json"])["steps"] == 3
 
 
 # the end

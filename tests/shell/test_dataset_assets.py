@@ -16,23 +16,11 @@ from graftline.core.record import load_record
 from graftline.datasets.catalog import Catalog
 from graftline.pipeline.run import run_all
 from orchestration.build import build_definitions
+from tests.lineages import Quiet
 from tests.shell.asset_keys import stage_of
 from tests.small_mirror import configure, shared_data, small_mirror
 
 STAGES = ("raw", "normalized", "division", "splits", "label_tasks")
-
-
-class Quiet:
-    """A `Progress` that shows nothing."""
-
-    def start(self, stage: str, name: str) -> None:
-        pass
-
-    def advance(self, done: int, total: int) -> None:
-        pass
-
-    def finish(self, reason: str) -> None:
-        pass
 
 
 def test_every_dataset_in_use_has_its_assets_and_check(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def loss(root: Path, query: Query) -> str:
     )
 
 
-@pytest.mark.parametrize("command", [("datasets", "normalize", "agentpack"), ("summary",)])
+@pytest.mark.parametrize("command", [("data", "build", "agentpack"), ("summary",)])
 def test_the_terminal_warns_of_it(command: tuple[str, ...], loss: str) -> None:
     plain = CliRunner().invoke(main, command)
     assert (plain.exit_code, f"warning: {loss}" in plain.stderr.splitlines()) == (0, True)

@@ -135,11 +135,7 @@ def changes(folder: Path, package: PackageRelease) -> Iterator[dict[str, Any] | 
 
 
 def read_release(path: Path, registry: str) -> Release:
-    """Return what of the archive at `path` is compared.
-
-    Raises:
-        DataError: as `files_of`.
-    """
+    """Return what of the archive at `path` is compared; DataError as `files_of`."""
     files = dict(files_of(path, _is_compared))
     metadata = next((name for name in files if _is_wheel_metadata(name)), None)
     sources = {name: content for name, content in files.items() if language_of_path(name.name)}

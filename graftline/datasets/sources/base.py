@@ -188,11 +188,7 @@ class FolderHub(UpstreamHub):
 
 
 def list_paths(folder: Folder) -> list[str]:
-    """Return the paths of `folder`, sorted.
-
-    Raises:
-        DownloadError: there are too many.
-    """
+    """Return the paths of `folder`, sorted; DownloadError if there are too many."""
     paths: list[str] = []
     for path in folder.paths():
         paths.append(path)

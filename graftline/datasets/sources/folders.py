@@ -86,11 +86,7 @@ class FilesystemFolder:
     patience: RetryPolicy
 
     def names(self) -> list[str]:
-        """Return the names of what lies in it, files and folders.
-
-        Raises:
-            DownloadError: it cannot be listed.
-        """
+        """Return the names of what lies in it, files and folders; DownloadError if it cannot be listed."""
         with _reading(self.label):
             paths = self.filesystem.ls(self.folder, detail=False)
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
+from graftline.core.record import write_atomically
 from graftline.harbor.contract import Seed
 from graftline.rollouts.task import Task
 
@@ -97,9 +98,7 @@ class SeedManifest(BaseModel):
 
     def write(self, path: Path) -> None:
         """Put the manifest into `path`."""
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(json.dumps(self.model_dump(mode="json"), indent=1) + "\n", "utf-8")
-        partial.replace(path)
+        write_atomically(path, json.dumps(self.model_dump(mode="json"), indent=1) + "\n")
 
 
 def load_tasks(path: Path) -> list[Task]:

@@ -1,4 +1,4 @@
-"""A service that runs until it is told to end (`graftline harbor serve`), or for as long as a block of code."""
+"""A service that runs until it is told to end (`graftline env serve`), or for as long as a block of code."""
 
 import os
 import secrets

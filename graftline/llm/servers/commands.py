@@ -210,7 +210,7 @@ def _variables(launch: Launch) -> dict[str, str]:
 
 def _service(name: str, fleet: Fleet, actor: Actor, launch: Launch, home: Path) -> str:
     lines = [
-        f"# Written by `graftline actors units --fleet {name}`; for the machine that {actor.url} leads to.",
+        f"# Written by `graftline model units --fleet {name}`; for the machine that {actor.url} leads to.",
         "[Unit]",
         f"Description=Graftline actor {actor.name} of fleet {name}: {_escape_percent(fleet.called)}",
         "Wants=network-online.target",
@@ -280,7 +280,7 @@ def _word(text: str) -> str:
 
 def _supervisord(name: str, fleet: Fleet, launches: Mapping[Actor, Launch], home: Path) -> str:
     head = [
-        f"; Written by `graftline actors units --fleet {name}`. Started as the user {_USER}, to whom {_CACHE} and {_LOGS}",
+        f"; Written by `graftline model units --fleet {name}`. Started as the user {_USER}, to whom {_CACHE} and {_LOGS}",
         "; belong. On a machine that has some of the actors only, the programs of the others are to be taken out.",
         "[unix_http_server]",
         "file=%(here)s/supervisor.sock",

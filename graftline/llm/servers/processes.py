@@ -24,7 +24,7 @@ from typing import Literal
 from pydantic import SecretStr
 
 from graftline.core.build import lock_folder
-from graftline.core.clock import Clock, utc_now
+from graftline.core.clock import utc_now
 from graftline.core.errors import ActorError, ConfigError
 from graftline.core.paths import Paths
 from graftline.core.secrets import Secrets
@@ -227,7 +227,7 @@ def _wait(
     path, log = state_path(paths, name, actor.name), log_path(paths, name, actor.name)
     failures, phase = None, ""
     while True:
-        status = actor_status(actor, read_state(path), HEALTH, key, utc_now)
+        status = actor_status(actor, read_state(path), HEALTH, key)
         if status.phase != phase:
             phase = status.phase
             show(status)
@@ -301,24 +301,20 @@ def _tail(log: Path) -> str:
 HEALTH = "/health"
 
 
-def fleet_status(
-    paths: Paths, name: str, fleet: Fleet, key: SecretStr | None = None, clock: Clock = utc_now
-) -> list[ActorStatus]:
+def fleet_status(paths: Paths, name: str, fleet: Fleet, key: SecretStr | None = None) -> list[ActorStatus]:
     """Return what every actor does, in the order of the fleet; all are asked at the same time."""
 
     # services that others run have no address for it
     health = f"{fleet.api_path}/models" if fleet.engine == "service" else HEALTH
 
     def look(actor: Actor) -> ActorStatus:
-        return actor_status(actor, read_state(state_path(paths, name, actor.name)), health, key, clock)
+        return actor_status(actor, read_state(state_path(paths, name, actor.name)), health, key)
 
     with ThreadPoolExecutor(min(32, len(fleet.actors))) as pool:
         return list(pool.map(look, fleet.actors))
 
 
-def actor_status(
-    actor: Actor, state: SupervisorState | None, health: str, key: SecretStr | None, clock: Clock
-) -> ActorStatus:
+def actor_status(actor: Actor, state: SupervisorState | None, health: str, key: SecretStr | None) -> ActorStatus:
     """Ask the actor at the path `health`, and return what it answers with what its supervisor says."""
     live = state if state is not None and runs_here(state) else None
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
@@ -332,7 +328,7 @@ def actor_status(
         pid=live.server if live else None,
         restarts=live.restarts if live else 0,
         failures=live.failures if live else 0,
-        uptime_s=int((clock() - datetime.fromisoformat(live.since)).total_seconds()) if live and runs else None,
+        uptime_s=int((utc_now() - datetime.fromisoformat(live.since)).total_seconds()) if live and runs else None,
         ended=live.ended if live else "",
         load=read_load(metrics) if metrics is not None else None,
     )

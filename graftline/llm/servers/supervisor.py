@@ -31,7 +31,7 @@ from threading import Thread
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from graftline.core.clock import Clock, utc_now
+from graftline.core.clock import utc_now
 from graftline.core.errors import RecordError
 from graftline.core.paths import Paths
 
@@ -88,8 +88,8 @@ class SupervisorConfig:
 class Supervisor:
     """Runs one server again and again, until SIGTERM."""
 
-    def __init__(self, config: SupervisorConfig, environment: Mapping[str, str], clock: Clock = utc_now) -> None:
-        self._config, self._clock = config, clock
+    def __init__(self, config: SupervisorConfig, environment: Mapping[str, str]) -> None:
+        self._config = config
         self._secrets = [environment[name] for name in config.secrets if environment.get(name)]
         self._log = _open_log(Path(config.log))
         self._is_stopping = False
@@ -148,7 +148,7 @@ class Supervisor:
             try:
                 guard.write(b"%d\n" % process.pid)
                 self._note(f"started as process {process.pid}")
-                self._say(server=process.pid, since=self._clock().isoformat(), is_ready=False)
+                self._say(server=process.pid, since=utc_now().isoformat(), is_ready=False)
                 reader = Thread(target=self._copy, args=(process.stdout,), daemon=True)
                 reader.start()
                 ready_for = self._watch(process.pid)
@@ -203,7 +203,7 @@ class Supervisor:
             write_state(Path(self._config.state), self._state)
 
     def _note(self, text: str) -> None:
-        self._log.info("%s supervisor: %s", self._clock().isoformat(), text)
+        self._log.info("%s supervisor: %s", utc_now().isoformat(), text)
 
     def _copy(self, output: IO[bytes]) -> None:
         with output:

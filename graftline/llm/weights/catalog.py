@@ -252,11 +252,11 @@ def verify_models(names: Sequence[str], paths: Paths, environment: Mapping[str, 
 
 
 def _fetch_remedy(name: str) -> str:
-    return f"run `graftline models fetch {name}`"
+    return f"run `graftline model fetch {name}`"
 
 
 def _convert_remedy(name: str) -> str:
-    return f"run `graftline models convert {name} --python PYTHON`"
+    return f"run `graftline model convert {name} --python PYTHON`"
 
 
 def is_right(path: Path, weights: Weights) -> bool:

@@ -1,4 +1,4 @@
-"""What the commands `graftline datasets …` do and show: each a function that returns plain values, and a table of them.
+"""What the commands `graftline data …` do and show: each a function that returns plain values, and a table of them.
 
 The stages themselves are in `graftline.pipeline.stages`, what leaves a checkout in `graftline.datasets.dvc` and
 `graftline.datasets.publishing`.

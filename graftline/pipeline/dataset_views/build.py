@@ -5,7 +5,6 @@ What is made here is what `graftline run` makes, and finds unchanged; only that 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.filesize import decimal
@@ -86,32 +85,36 @@ def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Prog
         return _make_each(lineage, progress, "raw", ((name,) for name in chosen))
 
 
-def normalize(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Progress) -> BuildReport:
-    """Normalize the datasets called `names`, or those in use; one that fails does not stop the others."""
+def build(
+    paths: Paths, manifest: Manifest, names: Sequence[str], language: str | None, part: str | None, progress: Progress
+) -> BuildReport:
+    """Normalize the datasets called `names`, or those in use; then, unless some are named or one fails, write the splits.
+
+    The splits are those of `language` and `part`; None stands for each.
+    """
     with open_lineage(paths, manifest, advance=progress.advance) as lineage:
         evaluations = [name for name, dataset in lineage.catalog.used.items() if dataset.is_evaluation]
 
         def prepare(name: str) -> None:
             for needed in (name, *evaluations):
-                _require(paths.raw(needed), f"dataset {needed!r}: is not fetched", f"fetch {needed}")
+                if not (paths.raw(needed) / RECORD_NAME).exists():
+                    raise RecordError(
+                        f"dataset {needed!r}: is not fetched yet; run 'graftline data fetch {needed}' first"
+                    )
             rows = load_record(paths.raw(name)).counts.get("rows", 0)
             lineage.advance = lambda done, _: progress.advance(done, rows)
 
-        chosen = sources_named(lineage.catalog, names)
-        return _make_each(lineage, progress, "normalized", ((name,) for name in chosen), prepare)
-
-
-def split(paths: Paths, manifest: Manifest, language: str | None, part: str | None, progress: Progress) -> BuildReport:
-    """Divide the edits of the datasets in use, and write the splits of `language` and `part`; None stands for each."""
-    with open_lineage(paths, manifest, advance=progress.advance) as lineage:
         partitions = partitions_named(lineage.catalog, language, part)
-        for name in lineage.catalog.sources:
-            _require(paths.normalized(name), f"dataset {name!r}: is not normalized", f"normalize {name}")
+        chosen = sources_named(lineage.catalog, names)
+        report = _make_each(lineage, progress, "normalized", ((name,) for name in chosen), prepare)
+        if names or report.faults:
+            return report
+        lineage.advance = progress.advance
         progress.start("division", "all")
         divided = make("division", lineage)
         progress.finish(divided.reason)
-        report = _make_each(lineage, progress, "splits", partitions)
-        return BuildReport([divided, *report.built], report.faults)
+        splits = _make_each(lineage, progress, "splits", partitions)
+        return BuildReport([*report.built, divided, *splits.built], splits.faults)
 
 
 def _make_each(
@@ -133,8 +136,3 @@ def _make_each(
         else:
             progress.finish(report.built[-1].reason)
     return report
-
-
-def _require(folder: Path, fault: str, command: str) -> None:
-    if not (folder / RECORD_NAME).exists():
-        raise RecordError(f"{fault} yet; run 'graftline datasets {command}' first")

@@ -55,24 +55,23 @@ def entries(paths: Paths, environment: Mapping[str, str]) -> list[dict[str, Any]
 
 def listing_table(datasets: Sequence[Mapping[str, Any]]) -> Table:
     """Return one row per dataset, of at most 120 characters; `--json` has the rest."""
-    columns = ["dataset", "in use", "source", "version", "license", "access", "size", "rows", "edits", "left out"]
+    columns = ["dataset", "in use", "source", "version", "license", "access", "size", "rows", "edits"]
     return "Datasets", columns, [_listing_row(dataset) for dataset in datasets]
 
 
 def _listing_row(dataset: Mapping[str, Any]) -> tuple[str, ...]:
-    stored = dataset["stored"] or dict.fromkeys(("rows", "edits", "dropped"))
+    stored = dataset["stored"] or dict.fromkeys(("rows", "edits"))
     size = stored.get("size_bytes", dataset["size_bytes"])
     source = (dataset["url"] or "unknown").removeprefix("hf://datasets/")
-    counts = (stored["rows"], stored["edits"], stored["dropped"])
     return (
         dataset["name"],
         "yes" if dataset["is_used"] else "no",
         "(mirrored)" if dataset["is_mirrored"] else _clip(source, 22),
-        "newest" if dataset["is_followed"] else _clip(short_version(dataset["version"]), _SHORT),
+        "newest" if dataset["is_followed"] else _clip(short_version(dataset["version"]), 8),
         _clip(dataset["license"], 12),
         dataset["access"].removeprefix("token "),
         "damaged" if dataset["fault"] else "" if size is None else decimal(size),
-        *("" if count is None else f"{count:,}" for count in counts),
+        *("" if count is None else f"{count:,}" for count in (stored["rows"], stored["edits"])),
     )
 
 
@@ -152,7 +151,7 @@ def find_normalized(paths: Paths, catalog: Catalog, names: Sequence[str]) -> lis
     missing = [name for name in chosen if name not in present]
     if missing and (names or not present):
         raise RecordError(
-            f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
+            f"dataset {missing[0]!r}: is not normalized yet; run 'graftline data build {missing[0]}' first"
         )
     for name in present:
         load_verified(paths.normalized(name), "normalized")

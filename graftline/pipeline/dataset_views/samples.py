@@ -143,6 +143,6 @@ def _column(path: Path, name: str) -> npt.NDArray[np.str_]:
 def _split_folder(paths: Paths, language: str, split: str) -> Path:
     folder = paths.partition("processed", language, split)
     if not (folder / RECORD_NAME).exists():
-        raise RecordError(f"splits {language}/{split}: are not made yet; run 'graftline datasets split' first")
+        raise RecordError(f"splits {language}/{split}: are not made yet; run 'graftline data build' first")
     load_verified(folder, "splits")
     return folder

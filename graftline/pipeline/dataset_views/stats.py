@@ -49,15 +49,15 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
         version = short_version(dataset["version"])
         became.append((name, version, *(f"{count:,}" for count in counts), dataset["tokenizer"]))
         for cell in dataset["cells"]:
-            lengths = [f"{cell[side][measure]:,}" for side in _SIDES for measure in _MEASURES]
-            cells.append((name, cell["language"], cell["split"], f"{cell['edits']:,}", *lengths))
+            for side in _SIDES:
+                lengths = [f"{cell[side][measure]:,}" for measure in _MEASURES]
+                cells.append((name, cell["language"], cell["split"], f"{cell['edits']:,}", side, *lengths))
         licenses += _shares(name, dataset["licenses"])
         reasons += _shares(name, {**dataset["dropped"], **dataset["duplicates"]})
     columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
-    sides = [f"{side} {measure}" for side in _SIDES for measure in _MEASURES]
     return [
         ("Datasets", ["dataset", "version", *columns], became),
-        ("Edits, and their tokens", ["dataset", "language", "split", "edits", *sides], cells),
+        ("Edits, and their tokens", ["dataset", "language", "split", "edits", "text", *_MEASURES], cells),
         ("Licenses of edits and labels", ["dataset", "license", "number", "share"], licenses),
         ("Left out", ["dataset", "reason", "number", "share"], reasons),
     ]

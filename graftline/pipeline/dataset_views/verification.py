@@ -23,7 +23,7 @@ from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import datasets_named, partitions_named
 from graftline.pipeline.lineage import part_identity
 
-_COMMANDS = {"raw": "fetch", "normalized": "normalize"}
+_COMMANDS = {"raw": "fetch", "normalized": "build"}
 _Check = Callable[[], tuple[ArtifactRecord, str]]
 """Returns a record, and of sound raw files how far the pins of the catalog bear them out."""
 
@@ -39,12 +39,12 @@ def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> dict[str, An
     faults = [finding["detail"] for finding in findings if finding["state"] == "faulty"]
     missing = [(finding["stage"], finding["name"]) for finding in findings if finding["state"] == "missing"]
     faults += [
-        f"{stage} {name}: is not stored; run 'graftline datasets {_COMMANDS[stage]} {name}'"
+        f"{stage} {name}: is not stored; run 'graftline data {_COMMANDS[stage]} {name}'"
         for stage, name in missing
         if name in names
     ]
     if len(missing) == len(findings) and not faults:
-        raise RecordError(f"{paths.data}: holds no artifact of a dataset; run 'graftline datasets fetch' first")
+        raise RecordError(f"{paths.data}: holds no artifact of a dataset; run 'graftline data fetch' first")
     return {"findings": findings, "faults": faults}
 
 

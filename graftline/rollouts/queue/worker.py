@@ -79,14 +79,19 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Ask to stop at SIGTERM and SIGINT; from the second one on they also end what the main thread waits for."""
+def stop_on_signals(notice: str = "") -> Iterator[StopRequest]:
+    """Ask to stop at SIGTERM and SIGINT; from the second one on they also end what the main thread waits for.
+
+    `notice` is written to standard error at the first one.
+    """
     stop = StopRequest()
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         stop.ask()
         if stop.is_urgent:
             raise KeyboardInterrupt
+        # not by a stream: this may have interrupted a write of whoever has it
+        os.write(2, notice.encode())
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -5,7 +5,7 @@ action and what the action wrote, and nothing else: it is fit for training. Whet
 `codemod.grade`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from graftline.astgrep.action import PatternAction, RuleAction
@@ -61,6 +61,8 @@ class Criticism:
 
     finding: Finding
     feedback: str
+    line: int | None = None
+    """Line of the text before, from 1, that the feedback is about."""
 
 
 def criticize(
@@ -132,7 +134,7 @@ def _criticize_change(
             advice = ", where something else has to stand"
         elif change is not None:
             advice = ", and that is right as it is: other places have to change"
-        return Criticism(Finding.NO_CHANGE, f"{place}, but writes what stands there already{advice}.")
+        return Criticism(Finding.NO_CHANGE, f"{place}, but writes what stands there already{advice}.", line)
     after = result.after or ""
     if target is not None and normalize_whitespace(after) == normalize_whitespace(target):
         return _approve(len(changing))
@@ -143,7 +145,7 @@ def _criticize_change(
         line, replacement = _line(before, changing[0]), quote(changing[0].replacement)
         hint = broken_hint(action, language)
         feedback = f"After it the text is no valid {language}: on line {line} it writes {replacement}. {hint}"
-        return Criticism(Finding.BROKEN, feedback.strip())
+        return Criticism(Finding.BROKEN, feedback.strip(), line)
     if criticism is None:
         lines = name_lines(list(dict.fromkeys(_line(before, match) for match in changing)))
         return Criticism(Finding.APPLIED, f"It changes {count_noun(len(changing), 'place')}, on {lines}.")
@@ -152,7 +154,7 @@ def _criticize_change(
         hint = more_matches_hint(action, result.matches, parse(before, language), sandbox)
     elif criticism.finding is Finding.WRONG_TEXT:
         hint = left_out_hint(action, language)
-    return Criticism(criticism.finding, f"{criticism.feedback} {hint}".strip())
+    return replace(criticism, feedback=f"{criticism.feedback} {hint}".strip())
 
 
 def _approve(matches: int) -> Criticism:
@@ -167,10 +169,10 @@ def _compare(change: Change, result: SandboxResult) -> Criticism:
         first = next((match for match in judgment.wrong if not _touches(change, match)), judgment.wrong[0])
         line = _line(text, first)
         if not _touches(change, first):
-            return Criticism(Finding.TOO_BROAD, over_application(text, change.after.text, line, right, wrong))
+            return Criticism(Finding.TOO_BROAD, over_application(text, change.after.text, line, right, wrong), line)
         old, new = quote(text[first.start : first.end]), quote(first.replacement)
         place = f"line {line}, {quote(line_text(text, line))}"
-        return Criticism(Finding.WRONG_TEXT, f"On {place}, something has to change, but not {old} into {new}.")
+        return Criticism(Finding.WRONG_TEXT, f"On {place}, something has to change, but not {old} into {new}.", line)
     if all(site.is_blank or index in judgment.fixed for index, site in enumerate(change.sites)):
         return _approve(right)
     feedback = f"All that it changes is wanted ({count_noun(right, 'match')}), but more has to change."

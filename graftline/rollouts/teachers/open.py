@@ -34,14 +34,7 @@ class ServedModel:
     """Verified steps, some of which are shown."""
 
 
-def no_served_model() -> ServedModel:
-    """Stand for a language model where there is none."""
-    raise ConfigError("teacher 'openai' asks a served language model, and none was given")
-
-
-def open_teacher(
-    config: TeacherConfig, sandbox: Sandbox, served: Callable[[], ServedModel] = no_served_model
-) -> Teacher:
+def open_teacher(config: TeacherConfig, sandbox: Sandbox, served: Callable[[], ServedModel] | None = None) -> Teacher:
     """Return the teacher of `config`; it tries its candidates in `sandbox`, or asks the model of `served`.
 
     Raises:
@@ -53,6 +46,8 @@ def open_teacher(
         case MemoryTeacherConfig():
             return MemoryTeacher()
         case OpenAITeacherConfig(prompt=name, adapter=adapter):
+            if served is None:
+                raise ConfigError("teacher 'openai' asks a served language model, and none was given")
             by = served()
             prompt = load_prompt(by.configs, name)
             return OpenAITeacher(by.model, prompt, by.context_tokens, by.examples, adapter)

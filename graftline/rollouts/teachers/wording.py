@@ -64,9 +64,9 @@ def join_words(parts: Sequence[str], most: int = 4) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def name_lines(lines: Sequence[int], most: int = 4) -> str:
+def name_lines(lines: Sequence[int]) -> str:
     """Return line numbers as words: `line 3`, `lines 3, 7 and 2 more`."""
-    return f"line{'' if len(lines) == 1 else 's'} {join_words([str(line) for line in lines], most)}"
+    return f"line{'' if len(lines) == 1 else 's'} {join_words([str(line) for line in lines])}"
 
 
 def describe_action(action: PatternAction | RuleAction) -> str:

@@ -180,17 +180,6 @@ class CheckpointStore:
 
         build(checkpoint.folder, request, build_files, self._clock)
 
-    def copy(self, source: Checkpoint, target: Checkpoint, ttl_s: int | None) -> None:
-        """Write the files of `source` as `target`, with an expiry of its own."""
-        folder = self.files(source)
-
-        def make(partial: Path) -> None:
-            for path in folder.iterdir():
-                if path.name != RECORD_NAME:
-                    shutil.copyfile(path, partial / path.name)
-
-        self.write(target, make, ttl_s)
-
     def restore(self, uri: str, adapter: Path) -> None:
         """Write the checkpoint `uri` from the adapter in a folder, without an optimizer, unless it exists; it never expires.
 

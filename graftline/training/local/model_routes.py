@@ -23,7 +23,7 @@ from graftline.training.local.losses import loss_options
 from graftline.training.local.passes import Example
 from graftline.training.local.sampling import Sampling, check_request, sample
 from graftline.training.local.sessions import Sampler, Samplers, Session, Sessions, with_recorded_logprobs
-from graftline.training.local.wire import LONG_POLL_S, Route, call_response, error_response, json_route, read_json
+from graftline.training.local.wire import Route, call_response, json_route
 
 _ADAM_PARAMS = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "grad_clip_norm")
 Body = dict[str, Any]
@@ -49,7 +49,6 @@ class ModelRoutes:
             json_route("save_weights", self._save_weights),
             json_route("save_weights_for_sampler", self._save_for_sampler),
             json_route("save_weights_external", self._save_external),
-            ("POST", "copy_weights", self._copy_weights),
             json_route("create_sampling_session", self._create_sampling_session),
             json_route("join_sampling_session", self._join_sampling_session),
             ("GET", "samplers/{sampler:path}", self._get_sampler),
@@ -209,30 +208,6 @@ class ModelRoutes:
             return {"type": "save_weights_external", "path": checkpoint.uri}
 
         return self._submit_numbered(body["model_id"], body["seq_id"], save)
-
-    async def _copy_weights(self, request: Request) -> Response:
-        body = await read_json(request)
-        source = self._store.existing(self._store.parse(body["source_path"]))
-        key = request.headers.get("x-idempotency-key") or uuid.uuid4().hex
-        session, run_id = self._new_run(body) if body.get("session_id") else (None, f"copy-{key}")
-        target = self._store.at(run_id, source.kind, source.name)
-
-        def copy() -> Answer:
-            facts = self._store.run(source.run_id)
-            copied = {key: facts.get(key) for key in ("base_model", "model_owner", "is_lora", "lora_rank")}
-            self._store.note_run(run_id, **copied, user_metadata={"copied_from": source.uri})
-            self._store.copy(source, target, body.get("ttl_seconds"))
-            if session is not None:
-                session.runs.append(run_id)
-            return {"tinker_path": target.uri}
-
-        call = self._calls.submit(f"{run_id}/copy", copy)
-        # the SDK expects the path itself, and asks again with the same key
-        if not await self._calls.wait(call, LONG_POLL_S):
-            return error_response("the engine is busy, so nothing is copied yet; ask again", 503)
-        if isinstance(call.answer, dict) and "error" in call.answer:
-            raise DataError(str(call.answer["error"]))
-        return JSONResponse(call.answer)
 
     def _publish(self, run_id: str, checkpoint: Checkpoint) -> None:
         """Have all samplers that follow a run sample from `checkpoint` from now on."""

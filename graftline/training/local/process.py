@@ -57,7 +57,7 @@ def local_backend(
     Raises:
         TrainingError: It does not start, or has ended when its user fails; the message ends with what it said last.
     """
-    options: dict[str, object] = {"model": model, "folder": folder, "root": store}
+    options: dict[str, object] = {"model": model, "folder": folder, "store": store}
     options |= {"threads": threads, "precision": precision, "device": device, "port": 0}
     command = [sys.executable, "-c", _PROGRAM, str(os.getpid()), "--root", str(root), "tinker", "serve", "--json"]
     for name, value in options.items():

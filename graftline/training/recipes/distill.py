@@ -139,8 +139,7 @@ def _read_questions(path: Path) -> list[tuple[Any, None]]:
         chat = row.get("prompt") or row.get("messages")
         if not isinstance(chat, list) or not chat:
             raise DataError(
-                f"{path}, line {number}: has neither prompt nor messages; `graftline trajectories export sft` writes such"
-                " files"
+                f"{path}, line {number}: has neither prompt nor messages; `graftline data export sft` writes such files"
             )
         is_answered = isinstance(chat[-1], dict) and chat[-1].get("role") == "assistant"
         questions.append((chat[:-1] if is_answered else chat, None))
@@ -229,7 +228,7 @@ class ActorTeacher:
             values = [entry["logprob"] for entry in entries]
             texts = [entry.get("decoded_token") for entry in entries]
         except Fault as fault:
-            raise TrainingError(f"teacher {name}: {fault.message}; see `graftline actors status`, and resume") from None
+            raise TrainingError(f"teacher {name}: {fault.message}; see `graftline model status`, and resume") from None
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise TrainingError(
                 f"teacher {name}: does not say what it thinks of each token of a prompt; it has to be vLLM, with the tokenizer"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class DpoConfig(TinkerTrainingConfig):
-    """Preferences: files of `graftline trajectories export dpo`."""
+    """Preferences: files of `graftline data export dpo`."""
 
     recipe: Literal["dpo"] = "dpo"
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
@@ -94,7 +94,7 @@ class Dpo(Recipe):
         for row in read_rows(path, "chosen", "dpo"):
             if not isinstance(row.get("prompt"), list) or not isinstance(row.get("rejected"), list):
                 raise DataError(
-                    f"{path}: a row has no prompt or nothing rejected; `graftline trajectories export dpo` writes such files"
+                    f"{path}: a row has no prompt or nothing rejected; `graftline data export dpo` writes such files"
                 )
             chats = [[*row["prompt"], *row[side]] for side in ("chosen", "rejected")]
             rendered = render_all(chats, tokenizer, config.renderer, "last_assistant_message", config.max_tokens)

@@ -15,7 +15,7 @@ from graftline.training.settings import TinkerTrainingConfig
 
 
 class SlBasicConfig(TinkerTrainingConfig):
-    """Supervised training on chats: files of `graftline trajectories export sft`, or any with `messages` on every line."""
+    """Supervised training on chats: files of `graftline data export sft`, or any with `messages` on every line."""
 
     recipe: Literal["sl_basic"] = "sl_basic"
     train_on: TrainOn = "last_assistant_message"

@@ -21,7 +21,7 @@ from graftline.training.recipes.rollouts import GroupConfig, GroupRecipe, Rollou
 
 
 class SrlConfig(GroupConfig):
-    """Reinforcement learning on the steps of experts: files of `graftline trajectories export srl`."""
+    """Reinforcement learning on the steps of experts: files of `graftline data export srl`."""
 
     recipe: Literal["srl"] = "srl"
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
@@ -67,7 +67,7 @@ def _read_steps(path: Path) -> list[tuple[Any, Any]]:
         except ValidationError as error:
             why = error.errors()[0]["msg"] if "expert_action" in row else "there is none"
             raise DataError(
-                f"{path}, line {number}: expert_action is no action ({why}); `graftline trajectories export srl` writes such"
+                f"{path}, line {number}: expert_action is no action ({why}); `graftline data export srl` writes such"
                 " files"
             ) from None
     return steps

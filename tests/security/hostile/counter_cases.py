@@ -7,7 +7,17 @@ Not here: what other modules have cases of anyhow, such as processes, memory, de
 from graftline.sandbox.base import Verdict
 from tests.security.hostile.cases import HostileCase, in_group
 
-_FILTER = """
+_SHARED = """
+def count_until_refused(make):
+    number = 0
+    try:
+        while number < 5000:
+            make()
+            number += 1
+    except OSError as error:
+        say("BLOCKED", number, error)
+    return number
+
 FILTER = ctypes.create_string_buffer(struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000))
 PROGRAM = struct.pack("HxxxxxxP", 1, ctypes.addressof(FILTER))
 
@@ -49,13 +59,7 @@ COUNTER_CASES = in_group(
             return size > 1 << 16 and f"{size} bytes"
 
         def many():
-            pipes = 0
-            try:
-                while pipes < 5000:
-                    os.pipe()
-                    pipes += 1
-            except OSError as error:
-                say("BLOCKED", pipes, error)
+            pipes = count_until_refused(os.pipe)
             return 2 * pipes > LIMITS["descriptors"] and f"{pipes} pipes"
 
         attempt("grow one", grow)
@@ -63,13 +67,7 @@ COUNTER_CASES = in_group(
         """,
         "timers": """
         def make():
-            number = 0
-            try:
-                while number < 5000:
-                    call("timer_create", 0, None, ctypes.byref(ctypes.c_int()))
-                    number += 1
-            except OSError as error:
-                say("BLOCKED", number, error)
+            number = count_until_refused(lambda: call("timer_create", 0, None, ctypes.byref(ctypes.c_int())))
             return number > 1024 and f"{number} timers"
 
         attempt("make them", make)
@@ -78,13 +76,7 @@ COUNTER_CASES = in_group(
         def send():
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
             note = ctypes.create_string_buffer(struct.pack("3i", signal.SIGRTMIN, 0, -1), 128)
-            number = 0
-            try:
-                while number < 5000:
-                    call("rt_sigqueueinfo", os.getpid(), signal.SIGRTMIN, note)
-                    number += 1
-            except OSError as error:
-                say("BLOCKED", number, error)
+            number = count_until_refused(lambda: call("rt_sigqueueinfo", os.getpid(), signal.SIGRTMIN, note))
             return number > 1024 and f"{number} wait"
 
         attempt("send them", send)
@@ -172,5 +164,5 @@ COUNTER_CASES = in_group(
             needs="none",
         ),
     },
-    shared=_FILTER,
+    shared=_SHARED,
 )

@@ -232,30 +232,11 @@ class Host:
 def _folders() -> list[Path]:
     """Return the folders of the machine that a program may want to leave something in."""
     standard = Path(os.__file__).parent
-    names = (
-        "/",
-        "/usr",
-        "/usr/bin",
-        "/usr/local/lib",
-        "/etc",
-        "/etc/cron.d",
-        "/opt",
-        "/home",
-        "/var/tmp",
-        "/var/spool",
-    )
-    shared = (
-        tempfile.gettempdir(),
-        "/tmp",
-        "/dev/shm",
-        "/dev/mqueue",
-        "/run",
-        "/run/lock",
-        sys.prefix,
-        sys.base_prefix,
-    )
-    own = (standard, standard / "__pycache__", sysconfig.get_path("purelib"), Path.home())
-    return sorted({Path(name) for name in (*names, *shared, *own)})
+    system = ("/", "/usr", "/usr/bin", "/usr/local/lib", "/etc", "/etc/cron.d", "/opt", "/home", "/var/spool")
+    shared = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/run/lock")
+    packages = (standard, standard / "__pycache__", sysconfig.get_path("purelib"))
+    own = (sys.prefix, sys.base_prefix, *packages, Path.home())
+    return sorted({Path(name) for name in (*system, *shared, *own)})
 
 
 def _work_folders() -> list[str]:

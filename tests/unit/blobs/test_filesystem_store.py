@@ -177,7 +177,7 @@ def test_a_secret_that_is_not_set_is_named(tmp_path: Path) -> None:
         (
             "nonsense://bucket",
             "blobs: url: 'nonsense://bucket' cannot be opened (Protocol not known: nonsense); install its client or"
-            " mend `options`",
+            " mend its entry",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.blobs import JOURNAL_NAME, BlobStore, UploadSummary, open_blob_store, upload_new
+from graftline.core.blobs import UPLOADS_NAME, BlobStore, UploadSummary, open_blob_store, upload_new
 from graftline.core.errors import DataError
 from graftline.core.store import memory_objects
 from tests.s3_server import S3Server
@@ -101,7 +101,7 @@ def test_what_is_known_to_be_there_is_not_asked_for(shards: Path) -> None:
 def test_without_the_journal_the_checksum_decides(shards: Path) -> None:
     store = Counting(memory_store())
     upload_new(shards, store)
-    (shards / JOURNAL_NAME).unlink()
+    (shards / UPLOADS_NAME).unlink()
     store.asked.clear()
     assert upload_new(shards, store) == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert store.asked == ["sizes", "find", "find", "find"]
@@ -123,7 +123,7 @@ def test_what_the_store_lost_is_sent_again(shards: Path) -> None:
 def test_a_journal_that_was_cut_is_gone_on_with(shards: Path) -> None:
     store = Counting(memory_store())
     upload_new(shards, store)
-    journal = shards / JOURNAL_NAME
+    journal = shards / UPLOADS_NAME
     journal.write_bytes(journal.read_bytes()[:-5])
     assert upload_new(shards, store) == UploadSummary(sent=0, sent_bytes=0, kept=3)
     store.asked.clear()
@@ -173,7 +173,7 @@ def s3() -> Iterator[S3Server]:
 def test_shards_reach_a_bucket_once(s3: S3Server, shards: Path, tmp_path: Path) -> None:
     store = open_blob_store(s3.config("runs"), tmp_path, s3.secrets)
     assert upload_new(shards, store, "raw") == UploadSummary(sent=3, sent_bytes=9, kept=0)
-    (shards / JOURNAL_NAME).unlink()
+    (shards / UPLOADS_NAME).unlink()
     assert upload_new(shards, store, "raw") == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert store.sizes("raw/") == {f"raw/{name}": size for name, size in sizes_of(shards).items()}
 

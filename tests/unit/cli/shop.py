@@ -74,8 +74,8 @@ class Shop:
         (self.root / "configs" / "datasets.yaml").write_text(json.dumps(tree), "utf-8")
 
     def run(self, *arguments: str) -> Result:
-        """Run `graftline datasets` in this process."""
-        result = CliRunner().invoke(main, ["--root", str(self.root), "datasets", *arguments], prog_name="graftline")
+        """Run `graftline data` in this process."""
+        result = CliRunner().invoke(main, ["--root", str(self.root), "data", *arguments], prog_name="graftline")
         # whatever else is raised would be shown to the user as a traceback
         assert isinstance(result.exception, SystemExit | None), result.exc_info
         return result
@@ -93,5 +93,5 @@ class Shop:
 
     def make(self) -> None:
         """Fetch, normalize and split what is in use."""
-        for command in ("fetch", "normalize", "split"):
+        for command in ("fetch", "build"):
             assert self.run(command).exit_code == 0

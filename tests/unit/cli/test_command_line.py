@@ -72,7 +72,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         "harbor": {"kind": "memory"},
     },
 }
-IN_WARM = ("--port", "sandbox=memory")
+IN_WARM = ("--set", "sandbox=memory")
 
 
 @pytest.fixture(autouse=True)
@@ -104,18 +104,18 @@ def files(root: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_wiring_prints_what_stands_behind_each_port(small_checkout: Any, name: str) -> None:
-    result = graftline(small_checkout.root, "wiring", "--manifest", name, "--json")
+    result = graftline(small_checkout.root, "config", "--manifest", name, "--json")
 
     assert (result.exit_code, the_json(result), result.stderr) == (0, MANIFESTS[name], "")
 
 
 def test_wiring_is_that_of_the_local_manifest_by_default(small_checkout: Any) -> None:
-    assert the_json(graftline(small_checkout.root, "wiring", "--json")) == LOCAL
+    assert the_json(graftline(small_checkout.root, "config", "--json")) == LOCAL
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_wiring_is_a_table_for_people(small_checkout: Any, name: str) -> None:
-    result = graftline(small_checkout.root, "wiring", "--manifest", name)
+    result = graftline(small_checkout.root, "config", "--manifest", name)
 
     words = [line.split()[:2] for line in result.stdout.splitlines()]
     assert (result.exit_code, result.stderr, words[0]) == (0, "", ["Manifest", name])
@@ -157,14 +157,14 @@ def test_wiring_is_a_table_for_people(small_checkout: Any, name: str) -> None:
 def test_a_port_or_one_of_its_settings_can_be_replaced(
     small_checkout: Any, ports: Sequence[str], changed: dict[str, Any]
 ) -> None:
-    options = [word for port in ports for word in ("--port", port)]
+    options = [word for port in ports for word in ("--set", port)]
 
-    assert the_json(graftline(small_checkout.root, "wiring", "--json", *options)) == {**LOCAL, **changed}
+    assert the_json(graftline(small_checkout.root, "config", "--json", *options)) == {**LOCAL, **changed}
 
 
 def test_an_implementation_does_not_inherit_the_settings_of_another(small_checkout: Any) -> None:
     # dev has limits, which the sandbox in memory does not know
-    result = graftline(small_checkout.root, "wiring", "--json", "--manifest", "dev", "--port", "sandbox=memory")
+    result = graftline(small_checkout.root, "config", "--json", "--manifest", "dev", "--set", "sandbox=memory")
 
     assert the_json(result)["sandbox"] == {"kind": "memory"}
 
@@ -174,29 +174,29 @@ def test_an_implementation_does_not_inherit_the_settings_of_another(small_checko
     [
         (["--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
         (["--manifest", "../local"], "manifest '../local' is unknown; known: default, local, dev, prod, test"),
-        (["--port", "trainer=memory"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
-        (["--port", "=memory"], f"port '' is unknown; known: {', '.join(PORTS)}"),
+        (["--set", "trainer=memory"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
+        (["--set", "=memory"], f"port '' is unknown; known: {', '.join(PORTS)}"),
         (
-            ["--port", "teacher=oracle"],
+            ["--set", "teacher=oracle"],
             "{local}: teacher: input tag 'oracle' found using 'kind' does not match any of the expected tags:"
             " 'induction', 'memory', 'openai' (got {{'kind': 'oracle'}})",
         ),
         (
-            ["--port", "sandbox.color=red"],
+            ["--set", "sandbox.color=red"],
             "{local}: sandbox.warm.color: unknown key; known here: kind, limits, required_level, workers",
         ),
-        (["--port", "teacher.depth=3"], "{local}: teacher.induction.depth: unknown key; known here: kind"),
+        (["--set", "teacher.depth=3"], "{local}: teacher.induction.depth: unknown key; known here: kind"),
         (
-            ["--port", "sandbox.limits.wall_s=soon"],
+            ["--set", "sandbox.limits.wall_s=soon"],
             "{local}: sandbox.warm.limits.wall_s: input should be a valid number (got 'soon')",
         ),
         (
-            ["--port", "teacher.kind.a=1"],
+            ["--set", "teacher.kind.a=1"],
             "{local}: teacher.kind.a: cannot be overridden, 'teacher.kind' is not a mapping",
         ),
     ],
 )
-@pytest.mark.parametrize("command", [["wiring"], ["run", "--dry-run"], ["run"]])
+@pytest.mark.parametrize("command", [["config"], ["run", "--dry-run"], ["run"]])
 def test_wiring_that_does_not_fit_is_one_message(
     small_checkout: Any, command: Sequence[str], options: Sequence[str], message: str
 ) -> None:
@@ -209,7 +209,7 @@ def test_a_manifest_that_is_empty_is_one_message_whatever_is_replaced(small_chec
     local = small_checkout.root / "configs" / "manifests" / "local.yaml"
     local.write_text("", "utf-8")
 
-    assert shown(graftline(small_checkout.root, "wiring", "--port", "sandbox=memory")) == (
+    assert shown(graftline(small_checkout.root, "config", "--set", "sandbox=memory")) == (
         1,
         "",
         f"error: {local}: sandbox: cannot be overridden, the file is not a mapping\n",
@@ -221,7 +221,7 @@ def test_a_dry_run_prints_the_wiring_and_makes_nothing(small_checkout: Any, name
     before = files(small_checkout.root)
     for form in ([], ["--json"]):
         result = graftline(small_checkout.root, "run", "--dry-run", "--manifest", name, *form)
-        assert shown(result) == shown(graftline(small_checkout.root, "wiring", "--manifest", name, *form))
+        assert shown(result) == shown(graftline(small_checkout.root, "config", "--manifest", name, *form))
 
     assert files(small_checkout.root) == before
 
@@ -254,7 +254,7 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
     assert len(first["partitions"]) == 9
     # progress is for people, and goes where it does not disturb
     assert result.stderr.splitlines()[0] == "raw release_pairs: made (not there yet)"
-    assert the_json(graftline(small_checkout.root, "summary", "--json")) == again
+    assert the_json(graftline(small_checkout.root, "status", "--json")) == again
 
 
 def test_a_run_without_its_dataset_is_one_message(small_checkout: Any) -> None:
@@ -268,7 +268,7 @@ def test_a_run_without_its_dataset_is_one_message(small_checkout: Any) -> None:
 
 
 def test_the_summary_of_an_empty_root_is_empty(small_checkout: Any) -> None:
-    result = graftline(small_checkout.root, "summary", "--json")
+    result = graftline(small_checkout.root, "status", "--json")
 
     summary = the_json(result)
     assert (result.exit_code, sorted(summary), summary["partitions"]) == (
@@ -280,7 +280,7 @@ def test_the_summary_of_an_empty_root_is_empty(small_checkout: Any) -> None:
 
 
 def test_the_summary_is_tables_for_people(small_checkout: Any) -> None:
-    result = graftline(small_checkout.root, "summary")
+    result = graftline(small_checkout.root, "status")
 
     assert (result.exit_code, result.stderr, "Lineage" in result.stdout) == (0, "", True)
     assert str(small_checkout.root / "data") in result.stdout
@@ -362,7 +362,7 @@ def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
 
 def test_without_a_root_the_message_says_how_to_name_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["wiring"])
+    result = CliRunner().invoke(main, ["config"])
 
     assert shown(result) == (
         1,
@@ -376,9 +376,9 @@ def test_the_root_may_come_from_the_environment_or_from_a_folder_above(
     small_checkout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(small_checkout.root / "data" / "samples")
-    from_above = CliRunner().invoke(main, ["wiring", "--json"])
+    from_above = CliRunner().invoke(main, ["config", "--json"])
     monkeypatch.chdir(tmp_path)
-    from_environment = CliRunner().invoke(main, ["wiring", "--json"], env={"GRAFTLINE_ROOT": str(small_checkout.root)})
+    from_environment = CliRunner().invoke(main, ["config", "--json"], env={"GRAFTLINE_ROOT": str(small_checkout.root)})
 
     assert [the_json(from_above), the_json(from_environment)] == [LOCAL, LOCAL]
 
@@ -395,11 +395,11 @@ def test_half_a_configuration_of_vault_stops_no_command_that_needs_no_secret(
     ("arguments", "message"),
     [
         (["nosuch"], "Error: No such command 'nosuch'."),
-        (["wiring", "--nosuch"], "Error: No such option '--nosuch'."),
-        (["wiring", "extra"], "Error: Got unexpected extra argument (extra)"),
-        (["wiring", "--manifest"], "Error: Option '--manifest' requires an argument."),
-        (["wiring", "--port", "sandbox"], "Error: --port 'sandbox': expected PORT=IMPLEMENTATION or PORT.KEY=VALUE"),
-        (["run", "--port", "sandbox"], "Error: --port 'sandbox': expected PORT=IMPLEMENTATION or PORT.KEY=VALUE"),
+        (["config", "--nosuch"], "Error: No such option '--nosuch'."),
+        (["config", "extra"], "Error: Got unexpected extra argument (extra)"),
+        (["config", "--manifest"], "Error: Option '--manifest' requires an argument."),
+        (["config", "--set", "sandbox"], "Error: --set 'sandbox': expected KEY=VALUE"),
+        (["run", "--set", "sandbox"], "Error: --set 'sandbox': expected KEY=VALUE"),
         (["--root", "/nowhere/at/all", "check"], "Error: Invalid value for '--root': Directory '/nowhere/at/all'"),
     ],
 )

@@ -48,7 +48,7 @@ def ran(*command: str | Path, folder: Path, **environment: str) -> subprocess.Co
 
 
 def test_what_is_done_is_exit_code_0_and_one_line_of_json(small_checkout: Any) -> None:
-    done = ran(COMMAND, "wiring", "--manifest", "test", "--json", folder=small_checkout.root)
+    done = ran(COMMAND, "config", "--manifest", "test", "--json", folder=small_checkout.root)
 
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
     assert json.loads(done.stdout)["teacher"] == {"kind": "memory"}
@@ -57,7 +57,7 @@ def test_what_is_done_is_exit_code_0_and_one_line_of_json(small_checkout: Any) -
 def test_an_error_is_exit_code_1_and_its_message_alone(small_checkout: Any) -> None:
     path = small_checkout.root / "configs" / "manifests" / "local.yaml"
     path.write_text("sandbox: {kind: porcess}\n", "utf-8")
-    done = ran(COMMAND, "wiring", folder=small_checkout.root)
+    done = ran(COMMAND, "config", folder=small_checkout.root)
 
     assert (done.returncode, done.stdout, done.stderr) == (
         1,
@@ -81,7 +81,7 @@ def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
 ) -> None:
     small_checkout.configure(languages=["python"])
     small_checkout.write([pair])
-    done = ran(COMMAND, "-v", "run", "--json", "--port", "sandbox=memory", folder=small_checkout.root)
+    done = ran(COMMAND, "-v", "run", "--json", "--set", "sandbox=memory", folder=small_checkout.root)
 
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     assert json.loads(done.stdout)["stages"]["raw"]["artifacts"] == 1
@@ -92,7 +92,7 @@ def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
 
 def test_a_run_that_keeps_edits_away_from_no_evaluation_says_so_once(small_checkout: Any) -> None:
     small_checkout.configure(languages=["python"])
-    done = ran(COMMAND, "run", "--json", "--port", "sandbox=memory", folder=small_checkout.root)
+    done = ran(COMMAND, "run", "--json", "--set", "sandbox=memory", folder=small_checkout.root)
 
     warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
     assert (done.returncode, warnings) == (
@@ -180,6 +180,7 @@ def test_importing_the_library_loads_nothing_and_says_nothing(tmp_path: Path) ->
     done = ran(sys.executable, "-c", script, folder=tmp_path)
 
     assert (done.stdout, done.stderr) == (
-        "graftline graftline.cli graftline.cli.main graftline.core graftline.core.errors\n",
+        "graftline graftline.cli graftline.cli.main graftline.cli.options graftline.cli.renamed graftline.core"
+        " graftline.core.errors\n",
         "",
     )

@@ -1,4 +1,4 @@
-"""`graftline datasets list|fetch|normalize|split`: what is made, what is said of it, and what is refused."""
+"""`graftline data list|fetch|normalize|split`: what is made, what is said of it, and what is refused."""
 
 import json
 from pathlib import Path
@@ -139,14 +139,13 @@ def test_each_stage_is_made_once_and_found_unchanged_by_a_run(shop: Shop) -> Non
     parts = [f"splits {language}/{split}" for language in ("java", "python") for split in ("train", "dev", "test")]
     commands = {
         "fetch": ["raw pairs", "raw twins"],
-        "normalize": ["normalized pairs", "normalized twins"],
-        "split": ["division all", *parts],
+        "build": ["normalized pairs", "normalized twins", "division all", *parts],
     }
     for command, artifacts in commands.items():
         assert became(shop.json(command)) == dict.fromkeys(artifacts, "not there yet")
         assert became(shop.json(command)) == dict.fromkeys(artifacts, "")
 
-    ran = CliRunner().invoke(main, ["--root", str(shop.root), "run", "--json", "--port", "sandbox=memory"])
+    ran = CliRunner().invoke(main, ["--root", str(shop.root), "run", "--json", "--set", "sandbox=memory"])
     stages = json.loads(ran.stdout)["stages"]
     # a label task file is made although there is no label
     made_counts = {
@@ -158,13 +157,13 @@ def test_each_stage_is_made_once_and_found_unchanged_by_a_run(shop: Shop) -> Non
 def test_only_what_is_named_is_made(shop: Shop) -> None:
     assert list(became(shop.json("fetch", "twins", "twins"))) == ["raw twins"]
     assert list(became(shop.json("fetch", "exam"))) == ["raw exam"]
-    assert list(became(shop.json("normalize", "twins"))) == ["normalized twins"]
+    assert list(became(shop.json("build", "twins"))) == ["normalized twins"]
     shop.make()
-    assert list(became(shop.json("split", "--language", "java", "--split", "dev"))) == [
+    assert list(became(shop.json("build", "--language", "java", "--split", "dev")))[2:] == [
         "division all",
         "splits java/dev",
     ]
-    assert list(became(shop.json("split", "--split", "dev"))) == [
+    assert list(became(shop.json("build", "--split", "dev")))[2:] == [
         "division all",
         "splits java/dev",
         "splits python/dev",
@@ -194,7 +193,7 @@ def test_a_dataset_that_fails_stops_no_other(shop: Shop) -> None:
 
 def test_no_jail_is_needed_for_datasets(shop: Shop) -> None:
     # no machine has such a jail, so whatever opens it fails
-    port = ["--port", "sandbox.required_level=full"]
+    port = ["--set", "sandbox.required_level=full"]
     ran = CliRunner().invoke(main, ["--root", str(shop.root), "run", *port])
 
     assert (ran.exit_code, shop.shown("fetch", "pairs", *port)[::2]) == (1, (0, "raw pairs: made (not there yet)\n"))
@@ -202,16 +201,16 @@ def test_no_jail_is_needed_for_datasets(shop: Shop) -> None:
 
 USAGE = [
     (["fetch", "--languag", "java"], "No such option '--languag'"),
-    (["split", "pairs"], "Got unexpected extra argument (pairs)"),
-    (["split", "--split", "training"], "'training' is not one of 'train', 'dev', 'test'"),
-    (["sample", "pairs", "twins"], "Got unexpected extra argument (twins)"),
-    (["sample", "-n", "0"], "0 is not in the range x>=1"),
-    (["sample", "-n", "many"], "'many' is not a valid integer range"),
-    (["sample", "--seed", "x"], "'x' is not a valid integer"),
-    (["sample", "--drops", "license", "--split", "dev"], "--drops goes with neither --language nor --split"),
-    (["sample", "--drops", "all", "--language", "java"], "--drops goes with neither --language nor --split"),
-    (["fetch", "--port", "teacher"], "--port 'teacher': expected PORT=IMPLEMENTATION or PORT.KEY=VALUE"),
-    (["publish", "now"], "Got unexpected extra argument (now)"),
+    (["build", "pairs", "--split", "dev"], "--language and --split choose splits"),
+    (["build", "--split", "training"], "'training' is not one of 'train', 'dev', 'test'"),
+    (["show", "pairs", "twins"], "Got unexpected extra argument (twins)"),
+    (["show", "-n", "0"], "0 is not in the range x>=1"),
+    (["show", "-n", "many"], "'many' is not a valid integer range"),
+    (["show", "--seed", "x"], "'x' is not a valid integer"),
+    (["show", "--rejected", "license", "--split", "dev"], "--rejected goes with neither --language nor --split"),
+    (["show", "--rejected", "all", "--language", "java"], "--rejected goes with neither --language nor --split"),
+    (["fetch", "--set", "teacher"], "--set 'teacher': expected KEY=VALUE"),
+    (["push", "wandb", "now"], "Got unexpected extra argument (now)"),
     (["fecth"], "No such command 'fecth'"),
 ]
 
@@ -226,23 +225,22 @@ def test_wrong_usage_is_exit_code_2(shop: Shop, arguments: list[str], message: s
 REFUSED = [
     (["fetch", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
     (["fetch", "pairs", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
-    (["normalize", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
-    (["normalize", "exam"], f"dataset 'exam' is an evaluation, no edit is made of it; known: {SOURCES}"),
-    (["normalize", "pairs"], "dataset 'pairs': is not fetched yet; run 'graftline datasets fetch pairs' first"),
-    (["split"], "dataset 'pairs': is not normalized yet; run 'graftline datasets normalize pairs' first"),
-    (["split", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
-    (["stats"], "dataset 'pairs': is not normalized yet; run 'graftline datasets normalize pairs' first"),
+    (["build", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
+    (["build", "exam"], f"dataset 'exam' is an evaluation, no edit is made of it; known: {SOURCES}"),
+    (["build", "pairs"], "dataset 'pairs': is not fetched yet; run 'graftline data fetch pairs' first"),
+    (["build", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
+    (["stats"], "dataset 'pairs': is not normalized yet; run 'graftline data build pairs' first"),
     (["stats", "exam"], f"dataset 'exam' is an evaluation, no edit is made of it; known: {SOURCES}"),
-    (["sample"], "dataset 'pairs': is not normalized yet; run 'graftline datasets normalize pairs' first"),
-    (["sample", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
-    (["sample", "--split", "dev"], "splits java/dev: are not made yet; run 'graftline datasets split' first"),
-    (["sample", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
+    (["show"], "dataset 'pairs': is not normalized yet; run 'graftline data build pairs' first"),
+    (["show", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
+    (["show", "--split", "dev"], "splits java/dev: are not made yet; run 'graftline data build' first"),
+    (["show", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
     (["verify", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
     (["fetch", "--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
-    (["fetch", "--port", "trainer=x"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
-    (["verify"], "{root}/data: holds no artifact of a dataset; run 'graftline datasets fetch' first"),
-    (["export-dvc"], "configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote"),
-    (["publish"], "configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish"),
+    (["fetch", "--set", "trainer=x"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
+    (["verify"], "{root}/data: holds no artifact of a dataset; run 'graftline data fetch' first"),
+    (["push", "dvc"], "configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote"),
+    (["push", "wandb"], "configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""`graftline datasets` as a process of its own: interrupted, and cut off by who reads it."""
+"""`graftline data` as a process of its own: interrupted, and cut off by who reads it."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ HALF = len(ROWS) // 2
 def started(shop: Shop, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
     inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return subprocess.Popen(
-        [COMMAND, "--root", shop.root, "datasets", *arguments],
+        [COMMAND, "--root", shop.root, "data", *arguments],
         env={**inherited, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_an_interrupted_normalization_leaves_no_process_and_is_made_whole_by_the
     texts = [row(f"p{n}", f"old({n})\n" * 1200, f"new({n})\n" * 1200) for n in range(250)]
     shop.write("pairs", texts)
     assert shop.run("fetch", "pairs").exit_code == 0
-    process = started(shop, "normalize", "pairs")
+    process = started(shop, "build", "pairs")
     while not list(shop.raw.glob("pairs/.normalized.partial-*/dropped.parquet")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.001)
@@ -90,14 +90,14 @@ def test_an_interrupted_normalization_leaves_no_process_and_is_made_whole_by_the
     assert (code, out, err.splitlines(keepends=True)[-1]) == (130, "", message)
     wait_for_the_end_of_all(process.pid)
     assert not (shop.raw / "pairs" / "normalized").exists()
-    artifact = shop.json("normalize", "pairs")["artifacts"][0]
+    artifact = shop.json("build", "pairs")["artifacts"][0]
     assert artifact["counts"] == {"labels": 0, "rows": 0, "rows_in": 250, "dropped.too_long": 250}
     assert [path.name for path in (shop.raw / "pairs").iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_who_stops_reading_gets_no_message(built_shop: Shop, form: list[str]) -> None:
-    process = started(built_shop, "sample", "-n", "5", *form)
+    process = started(built_shop, "show", "-n", "5", *form)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

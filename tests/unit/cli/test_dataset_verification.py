@@ -1,4 +1,4 @@
-"""`graftline datasets verify`: stored files against their records and against the pins of the catalog."""
+"""`graftline data verify`: stored files against their records and against the pins of the catalog."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def _divided_anew(shop: Shop) -> None:
     path = shop.root / "configs" / "datasets.yaml"
     tree = json.loads(path.read_text("utf-8"))
     path.write_text(json.dumps({**tree, "splitting": {"seed": 3}}), "utf-8")
-    shop.run("split", "--language", "java")
+    shop.run("build", "--language", "java")
 
 
 FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
@@ -100,8 +100,8 @@ FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
         lambda shop: None,
         ["far"],
         [
-            "raw far: is not stored; run 'graftline datasets fetch far'",
-            "normalized far: is not stored; run 'graftline datasets normalize far'",
+            "raw far: is not stored; run 'graftline data fetch far'",
+            "normalized far: is not stored; run 'graftline data build far'",
         ],
     ),
 ]

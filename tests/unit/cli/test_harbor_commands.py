@@ -1,4 +1,4 @@
-"""The commands below `graftline harbor`, asked of a service in this process whose rewards are a table."""
+"""The commands below `graftline env`, asked of a service in this process whose rewards are a table."""
 
 import json
 import signal
@@ -79,7 +79,7 @@ class Place:
 
     def __call__(self, *arguments: str, **environment: str) -> Result:
         options = {"GRAFTLINE_HARBOR_URL": self.url, **environment}
-        result = CliRunner().invoke(main, ["--root", str(self.root), "harbor", *arguments], env=options)
+        result = CliRunner().invoke(main, ["--root", str(self.root), "env", *arguments], env=options)
         # whatever else is raised would be shown to the user as a traceback
         assert isinstance(result.exception, SystemExit | None), result.exception
         return result
@@ -134,7 +134,7 @@ def test_an_upload_has_another_name_or_no_build_where_that_is_asked_for(place: P
     assert (status["status"], [entry["status"] for entry in status["builds"]]) == ("ready", ["completed"])
     assert f"unbuilt, version 1 ({deployment['id']}): ready" in place("status", "unbuilt").stdout.splitlines()
     line = place("upload", "refactoring").stdout.splitlines()[-1]
-    assert line == "its floor and ceiling are not known yet: graftline harbor calibrate refactoring"
+    assert line == "its floor and ceiling are not known yet: graftline env calibrate refactoring"
 
 
 def test_instances_are_made_once_per_seed(place: Place) -> None:
@@ -229,7 +229,7 @@ def test_an_evaluation_without_a_reward_that_counts_fails(place: Place) -> None:
 
 @pytest.mark.parametrize("budget", ["--budget-usd=0.25", "--budget-rollouts=1", "--budget-tokens=10"])
 def test_an_evaluation_ends_with_its_budget(place: Place, budget: str) -> None:
-    done = place.json("eval", "halves", "--seeds", "0-2", "--at-once", "1", budget)
+    done = place.json("eval", "halves", "--seeds", "0-2", "--concurrency", "1", budget)
     assert (done["status"], [entry["status"] for entry in done["results"]]) == (
         "completed_with_errors",
         ["completed", "cancelled", "cancelled"],
@@ -282,10 +282,10 @@ def test_tasks_are_exported_and_imported_as_harbor_tasks(place: Place, tmp_path:
         (["upload", "thirds"], 1, "deployment 'thirds' is not configured; known: halves, refactoring; name one of them"),
         (["upload", "thirds.yaml"], 1, "thirds.yaml: cannot be read (No such file or directory); expected a YAML file"),
         (["status", "thirds"], 1, "answers 404 Not Found: deployment 'thirds': there is none; list them to see"),
-        (["status", ".."], 1, "deployment_id: '..' names no deployment; `graftline harbor list` shows them"),
+        (["status", ".."], 1, "deployment_id: '..' names no deployment; `graftline env list` shows them"),
         (["run", "thirds", "--seeds", "1"], 1, "deployment 'thirds': there is none"),
         (["run", "rewrites", "--seeds", "0-9"], 1, "stands for no task; it has 2 tasks, of the seeds 0 to 1"),
-        (["run", "halves", "--seeds", "1", "--set", "a"], 1, "--set 'a': KEY=VALUE was expected"),
+        (["run", "halves", "--seeds", "1", "--set", "a"], 2, "--set 'a': expected KEY=VALUE"),
         (["run", "halves", "--seeds", "1-0"], 2, "'1-0' is no seed and no range of them; expected them as 1,2,5-9"),
         (["run", "halves", "--seeds", "0-99999999"], 2, "there are more than 100000; ask for them in several goes"),
         (["run", "halves", "--seeds", "2147483648"], 2, "'2147483648' is no seed"),
@@ -297,9 +297,9 @@ def test_tasks_are_exported_and_imported_as_harbor_tasks(place: Place, tmp_path:
         (["calibrate", "refactoring", "--seeds", "5"], 1, "refactoring.yaml: seed 5 stands for no task; known: 0 to 1"),
         (["import", "halves", "--name", "x"], 2, "Directory 'halves' does not exist"),
         (["export", "rol_none", "out"], 1, "rollout 'rol_none': there is none"),
-        (["list", "--backend-url", "ftp://127.0.0.1"], 1, "'ftp://127.0.0.1': is no URL of a service"),
-        (["list", "--backend-url", "http://harbor.test"], 1, "would send the key unencrypted to another machine"),
-        (["list", "--backend-url", "https://harbor.test"], 1, "GRAFTLINE_HARBOR_KEY: is not set, and no service of this"),
+        (["list", "--url", "ftp://127.0.0.1"], 1, "'ftp://127.0.0.1': is no URL of a service"),
+        (["list", "--url", "http://harbor.test"], 1, "would send the key unencrypted to another machine"),
+        (["list", "--url", "https://harbor.test"], 1, "GRAFTLINE_HARBOR_KEY: is not set, and no service of this"),
         (["serve", "--host", "0.0.0.0", "--port", "0"], 1, "would offer the service to other machines"),
         (["serve", "--set", "service.atonce=3"], 1, "service.atonce: unknown key; known here: archive_mb, attempts"),
         (["serve", "--database", "postgresql://me:word@h/x"], 1, "--database: holds a password, which others of this"),
@@ -324,7 +324,7 @@ def test_the_key_is_that_of_the_environment_before_the_file_of_the_service(place
 
 def test_the_schema_is_brought_up_to_date_without_serving_and_twice_is_the_same_as_once(tmp_path: Path) -> None:
     file = tmp_path / "service" / "harbor.sqlite"
-    arguments = ["harbor", "migrate", "--folder", str(file.parent), "--json"]
+    arguments = ["env", "migrate", "--folder", str(file.parent), "--json"]
     answers = [CliRunner().invoke(main, arguments) for _ in range(2)]
     assert [json.loads(answer.output) for answer in answers] == [{"database": f"sqlite:///{file}"}] * 2
     with sqlite3.connect(file) as base:
@@ -333,14 +333,14 @@ def test_the_schema_is_brought_up_to_date_without_serving_and_twice_is_the_same_
 
 def test_a_password_on_the_command_line_is_refused_by_every_command_that_takes_a_database() -> None:
     for command in ("serve", "migrate"):
-        answer = CliRunner().invoke(main, ["harbor", command, "--database", "postgresql://me:secret@there/harbor"])
+        answer = CliRunner().invoke(main, ["env", command, "--database", "postgresql://me:secret@there/harbor"])
         assert (answer.exit_code, "secret" in answer.output) == (1, False)
         assert "set GRAFTLINE_HARBOR_DATABASE" in answer.output
 
 
 def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Path) -> None:
     program = "import sys; from graftline.cli.main import main; main(sys.argv[1:])"
-    serve = ["--root", str(place.root), "harbor", "serve", "--port", "0", "--executor", "memory", "--json"]
+    serve = ["--root", str(place.root), "env", "serve", "--port", "0", "--executor", "memory", "--json"]
     command = [sys.executable, "-c", program, *serve, "--folder", str(tmp_path / "files")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -356,6 +356,6 @@ def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Pat
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
 def test_a_library_that_is_missing_is_brought_by_the_extra(place: Place, missing: str) -> None:
     expected = (
-        f"error: {missing} is missing, but harbor needs it; .venv/bin/pip install -c constraints.txt -e '.[harbor]'\n"
+        f"error: {missing} is missing, but env needs it; .venv/bin/pip install -c constraints.txt -e '.[harbor]'\n"
     )
-    assert ran_without(missing, place.root, "harbor", "serve", "--port", "0") == (1, expected)
+    assert ran_without(missing, place.root, "env", "serve", "--port", "0") == (1, expected)

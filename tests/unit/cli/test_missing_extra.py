@@ -27,7 +27,7 @@ def test_a_command_names_the_library_that_is_missing_and_the_extra_that_brings_i
     assert ran_without(missing, small_checkout.root, command) == (1, expected)
 
 
-@pytest.mark.parametrize("command", ["doctor", "wiring", "summary"])
+@pytest.mark.parametrize("command", ["doctor", "config", "status"])
 def test_what_needs_no_dataset_runs_without_the_extra(command: str, small_checkout: Any) -> None:
     assert ran_without("numpy", small_checkout.root, command) == (0, "")
 
@@ -36,5 +36,5 @@ def test_rules_are_induced_without_the_extra(small_checkout: Any, tmp_path: Path
     sides = [tmp_path / name for name in ("before.py", "after.py")]
     for path, text in zip(sides, ("get(1)\n", "fetch(1)\n"), strict=True):
         path.write_text(text, "utf-8")
-    out = ("--out", str(tmp_path / "rules.yml"), "--json")
-    assert ran_without("numpy", small_checkout.root, "rules", "induce", *map(str, sides), *out) == (0, "")
+    out = ("--output", str(tmp_path / "rules.yml"), "--json")
+    assert ran_without("numpy", small_checkout.root, "learn", *map(str, sides), *out) == (0, "")

@@ -1,4 +1,4 @@
-"""The commands below `graftline rules`: what they print, what they change, what they end with."""
+"""The commands about rules: what they print, what they change, what they end with."""
 
 import json
 import os
@@ -45,11 +45,11 @@ def put(folder: Path, files: dict[str, str]) -> None:
 
 
 def run(folder: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["--root", str(folder), "rules", *arguments])
+    return CliRunner().invoke(main, ["--root", str(folder), *arguments])
 
 
 def test_induce_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
-    result = run(folder, "induce", "before.py", "after.py")
+    result = run(folder, "learn", "before.py", "after.py")
     assert result.exit_code == 0, result.stderr
     put(folder, {"found.yml": result.stdout})
     command = [str(executable()), "scan", "--rule", "found.yml", "--update-all", "before.py"]
@@ -58,7 +58,7 @@ def test_induce_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
 
 
 def test_induce_says_what_is_general_what_changes_and_what_matches_elsewhere(folder: Path) -> None:
-    output = run(folder, "induce", "before.py", "after.py", "--check", "code").stderr
+    output = run(folder, "learn", "before.py", "after.py", "--check", "code").stderr
     assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in output
     assert (
         ": general\n  matches 1 place in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in output
@@ -66,34 +66,34 @@ def test_induce_says_what_is_general_what_changes_and_what_matches_elsewhere(fol
 
 
 def test_induce_says_all_there_is_as_json(folder: Path) -> None:
-    output = json.loads(run(folder, "induce", "before.py", "after.py", "--check", "code", "--json").stdout)
+    output = json.loads(run(folder, "learn", "before.py", "after.py", "--check", "code", "--json").stdout)
     assert (output["solved"], output["unsolved"], output["levels"]) == (True, "", ["exact"])
     assert [(entry["path"], entry["lines"]) for entry in output["matched"]] == [("code/m.py", [1])]
     assert [entry["facts"]["general"] for entry in output["rules"]] == [True]
 
 
 def test_what_induce_writes_passes_its_own_test(folder: Path) -> None:
-    assert run(folder, "induce", "before.py", "after.py", "--out", "found.yml").exit_code == 0
+    assert run(folder, "learn", "before.py", "after.py", "--output", "found.yml").exit_code == 0
     result = run(folder, "test", "found.yml", "--json")
     assert (result.exit_code, {entry["passed"] for entry in json.loads(result.stdout)["outcomes"]}) == (0, {True})
 
 
 def test_induce_takes_the_language_of_both_files_from_their_names(folder: Path) -> None:
     put(folder, {"after.js": "fetch(1);\n"})
-    result = run(folder, "induce", "before.py", "after.js")
+    result = run(folder, "learn", "before.py", "after.js")
     expected = "error: examples: are in javascript and python; give those of one language, or say --language\n"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", expected)
 
 
 def test_induce_takes_a_file_after_whose_name_says_no_language_for_one_of_that_before(folder: Path) -> None:
     put(folder, {"before.py.new": AFTER})
-    assert json.loads(run(folder, "induce", "before.py", "before.py.new", "--json").stdout)["solved"]
+    assert json.loads(run(folder, "learn", "before.py", "before.py.new", "--json").stdout)["solved"]
 
 
 def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
     put(folder, {"b/one.py": "f(a.x)\n", "b/two.py": "f(b.y)\n", "a/one.py": "g(a.x)\n", "a/two.py": "g(b.y)\n"})
     put(folder, {"b/same.py": "k()\n", "a/same.py": "k()\n", "kept.py": "h(1)\n"})
-    result = run(folder, "induce", "b", "a", "--keep", "kept.py", "--json")
+    result = run(folder, "learn", "b", "a", "--keep", "kept.py", "--json")
     output = json.loads(result.stdout)
     assert (result.exit_code, output["solved"], output["levels"]) == (0, True, ["exact", "exact"])
 
@@ -101,7 +101,7 @@ def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
 def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> None:
     put(folder, {"long.py": "x = '" + "a" * 9_000 + "'\n", "other.py": "y = '" + "b" * 9_999 + "'\n"})
     put(folder, {"empty.py": ""})
-    result = run(folder, "induce", "empty.py", "after.py")
+    result = run(folder, "learn", "empty.py", "after.py")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("unsolved (")
 
@@ -134,7 +134,7 @@ def test_induce_answers_bad_input_in_one_sentence(
     put(folder, {"a.js": "f()\n", "b.js": "g()\n"})
     (folder / "latin.py").write_bytes(b"\xff")
     (folder / "zero.py").write_bytes(b"x\0")
-    result = run(folder, "induce", *arguments)
+    result = run(folder, "learn", *arguments)
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
 
 
@@ -211,11 +211,11 @@ def test_test_ends_with_1_where_an_example_fails_or_there_is_none(folder: Path) 
 
 
 def test_test_exports_a_project_that_ast_grep_tests(folder: Path) -> None:
-    assert run(folder, "test", "rules.yml", "--export", "project").exit_code == 0
+    assert run(folder, "test", "rules.yml", "--output", "project").exit_code == 0
     command = [str(executable()), "test", "--skip-snapshot-tests"]
     done = subprocess.run(command, cwd=folder / "project", capture_output=True, text=True, check=False)
     assert (done.returncode, "1 passed; 0 failed" in done.stdout) == (0, True)
-    assert "is there already" in run(folder, "test", "rules.yml", "--export", "project").stderr
+    assert "is there already" in run(folder, "test", "rules.yml", "--output", "project").stderr
 
 
 @pytest.mark.parametrize("command", [("apply", "{}", "code"), ("explain", "{}"), ("test", "{}")])
@@ -238,7 +238,7 @@ def test_a_rule_file_that_is_none_is_refused(
 
 def test_mine_writes_rules_that_ast_grep_takes_with_their_support(folder: Path) -> None:
     repository = repository_with_a_repeated_edit(folder)
-    result = run(folder, "mine", str(repository), "--workers", "0", "--out", "mined.yml")
+    result = run(folder, "mine", str(repository), "--concurrency", "0", "--output", "mined.yml")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "1 rule from 2 small changes in 3 commits")
     command = [str(executable()), "scan", "--rule", "mined.yml", "--json", "before.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
@@ -248,7 +248,7 @@ def test_mine_writes_rules_that_ast_grep_takes_with_their_support(folder: Path) 
 
 def test_mine_takes_a_range_in_the_current_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository_with_a_repeated_edit(folder))
-    output = json.loads(run(folder, "mine", "HEAD~1..HEAD", "--workers", "0", "--json").stdout)
+    output = json.loads(run(folder, "mine", "HEAD~1..HEAD", "--concurrency", "0", "--json").stdout)
     assert {key: output[key] for key in ("commits", "files", "changes", "rules")} == {
         "commits": 1, "files": 1, "changes": 1, "rules": [],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`graftline train --status`, as the command was first described: a record in a folder is enough."""
+"""`graftline train status`: a record in a folder is enough. As the command was first described it is `train --status`."""
 
 from pathlib import Path
 
@@ -45,15 +45,3 @@ def test_a_run_without_a_record_is_an_error_that_names_those_there_are(tmp_path:
     assert done.exit_code == 1
     assert "there is no run 'run-9'" in done.output
     assert "it has run-123" in done.output
-
-
-def test_status_is_not_asked_beside_another_command() -> None:
-    done = CliRunner().invoke(main, ["train", "--status", "run-123", "list"])
-    assert done.exit_code == 2
-    assert "do not go with list" in done.output
-
-
-def test_a_folder_alone_is_wrong_usage(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["train", "--output", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "the run of --status" in done.output

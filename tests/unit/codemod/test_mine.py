@@ -9,9 +9,9 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.history import History, list_ignored_by_git
 from graftline.codemod.hunks import find_statement, split_into_hunks
-from graftline.codemod.mine import Journal, MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
+from graftline.codemod.mine import MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
 from graftline.codemod.rule_file import format_rules
-from graftline.core.errors import DataError
+from graftline.core.errors import DataError, GraftlineError
 from graftline.datasets.language import language_of_path
 from graftline.sandbox.actions import MemorySandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -63,8 +63,7 @@ def committed(folder: Path, files: dict[str, str]) -> None:
 
 def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> MinedRules:
     history = History.read(folder, span)
-    with Journal(journal) as kept:
-        found = collect_pairs(history.changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig())
+    found = collect_pairs(history.changes(language_of_path, PYTHON), journal, 0, MemorySandboxConfig())
     return mine_rules(found.pairs, MiningConfig(), MemorySandbox())
 
 
@@ -90,14 +89,25 @@ def test_a_journal_that_was_cut_is_gone_on_from(repository: Path, tmp_path: Path
     assert mined_from(repository, tmp_path / "j") == wanted
 
 
+@pytest.mark.parametrize(("content", "said"), [("a note", "line 1 is no entry"), (None, "name a file")])
+def test_what_is_no_journal_is_not_taken_for_one(
+    repository: Path, tmp_path: Path, content: str | None, said: str
+) -> None:
+    if content is None:
+        (tmp_path / "j").mkdir()
+    else:
+        (tmp_path / "j").write_text(f"{content}\n{content}")
+    with pytest.raises(GraftlineError, match=said):
+        mined_from(repository, tmp_path / "j")
+    assert content is None or (tmp_path / "j").read_text() == f"{content}\n{content}"
+
+
 def test_an_interrupt_leaves_what_was_found_until_then(repository: Path) -> None:
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
-    with Journal(None) as kept:
-        found = collect_pairs(
-            History.read(repository).changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig(), stop
-        )
+    changes = History.read(repository).changes(language_of_path, PYTHON)
+    found = collect_pairs(changes, None, 0, MemorySandboxConfig(), stop)
     assert (found.changes, found.is_interrupted) == (1, True)
 
 

@@ -33,7 +33,6 @@ def test_every_error_stands_under_its_remedy(error: type[Exception]) -> None:
 @pytest.mark.parametrize("error", PARENTS, ids=lambda error: error.__name__)
 def test_every_error_survives_pickling(error: type[Exception]) -> None:
     copy = pickle.loads(pickle.dumps(error("data/tasks: is missing")))
-
     assert (type(copy), str(copy)) == (error, "data/tasks: is missing")
 
 

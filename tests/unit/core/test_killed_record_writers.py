@@ -52,7 +52,6 @@ def test_a_complete_partial_artifact_is_adopted(
     assert folder.exists() is False
     maker = Maker()
     built = build(folder, REQUEST, maker, lambda: MIDNIGHT)
-
     assert (maker.calls, built.reason, built.record.written_at) == (0, "", "2026-01-02T12:00:00+00:00")
     assert load_verified(folder, "tasks") == built.record
     assert names(folder.parent) == ["train"]
@@ -69,7 +68,6 @@ def test_a_new_artifact_is_adopted_when_the_writer_died_after_taking_the_old_one
     patch.undo()
     maker = Maker()
     built = build(folder, changed, maker)
-
     assert (maker.calls, built.reason, set(tree(folder))) == (0, "", {*FILES, RECORD_NAME})
 
 
@@ -84,7 +82,6 @@ def test_the_old_artifact_is_readable_when_the_writer_died_before_taking_it_away
     patch.undo()
     assert load_verified(folder, "tasks") == old
     build(folder, changed, Maker())
-
     assert set(tree(folder)) == {*FILES, RECORD_NAME}
     assert names(folder.parent) == ["train"]
 
@@ -100,7 +97,6 @@ def test_a_partial_artifact_that_was_altered_since_is_not_adopted(
     append(partial, "rows.jsonl")
     maker = Maker()
     built = build(folder, REQUEST, maker)
-
     assert (built.reason, maker.calls) == ("not there yet", 1)
     assert load_verified(folder, "tasks") == built.record
 
@@ -113,7 +109,6 @@ def test_an_adopted_artifact_of_another_request_is_not_used(
         build(folder, REQUEST, Maker({"other.txt": b"x"}))
     patch.undo()
     built = build(folder, replace(REQUEST, code_version="c1"), Maker())
-
     assert (built.reason, set(tree(folder))) == ("not there yet", {*FILES, RECORD_NAME})
     assert names(folder.parent) == ["train"]
 
@@ -144,7 +139,6 @@ def test_what_a_killed_writer_wrote_is_handed_to_the_same_request_only(killed_wr
     maker, other = Maker(), Maker()
     build(killed_writer, Request("tasks", "python/train", "c0de"), maker)
     build(killed_writer, Request("tasks", "python/train", "c1"), other)
-
     assert (maker.found, other.found) == ({"half.txt": b"half", ".journal": b"done: 1"}, {})
     assert set(tree(killed_writer)) == {*FILES, RECORD_NAME}
 
@@ -152,7 +146,6 @@ def test_what_a_killed_writer_wrote_is_handed_to_the_same_request_only(killed_wr
 def test_what_a_killed_writer_wrote_for_another_request_is_removed(killed_writer: Path) -> None:
     maker = Maker()
     build(killed_writer, Request("tasks", "python/train", "c1"), maker)
-
     assert (maker.found, names(killed_writer.parent)) == ({}, ["train"])
 
 
@@ -167,7 +160,6 @@ def test_partial_artifacts_are_removed_when_the_stored_one_is_right(folder: Path
         build(folder, replace(REQUEST, code_version="c1"), fail)
     between = len(names(folder.parent))
     build(folder, REQUEST, Maker())
-
     assert (between, names(folder.parent)) == (2, ["train"])
 
 
@@ -181,5 +173,4 @@ def test_partial_artifacts_of_neighbors_are_left_alone(folder: Path) -> None:
     build(folder, REQUEST, Maker())
     maker = Maker()
     build(folder.with_name("dev"), replace(REQUEST, name="python/dev"), maker)
-
     assert maker.found == {"half.txt": b"half"}

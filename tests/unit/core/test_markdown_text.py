@@ -9,7 +9,6 @@ from graftline.core.markdown import plain_table, table
 
 def test_a_table_takes_its_columns_from_the_first_row_and_sets_numbers_right() -> None:
     rows = [{"stage": "tasks", "rows": 1234, "rate": 0.5}, {"stage": "splits", "rows": 7, "rate": None}]
-
     assert table(rows) == (
         "| stage | rows | rate |\n"
         "|---|---:|---:|\n"

@@ -27,7 +27,6 @@ def normalized(folder: Path, **changes: Any) -> ArtifactRecord:
 
 def test_a_normalized_record_says_licenses_and_tokenizer_as_well(tmp_path: Path) -> None:
     record = normalized(tmp_path / "normalized")
-
     assert isinstance(record, NormalizedRecord)
     assert (record.licenses, record.tokenizer, record.source) == ({"MIT": 2}, "characters/4", "demo")
     assert load_record(tmp_path / "normalized") == record
@@ -50,13 +49,11 @@ def test_a_normalized_artifact_is_not_made_with_a_field_missing_or_malformed(
 ) -> None:
     with pytest.raises(ValidationError, match=field):
         normalized(tmp_path / "normalized", **{field: value})
-
     assert (tmp_path / "normalized").exists() is False
 
 
 @pytest.mark.parametrize("field", ["licenses", "tokenizer"])
 def test_a_raw_artifact_has_no_field_of_a_normalized_one(tmp_path: Path, field: str) -> None:
     contract = {**RAW, field: NORMALIZED[field]}
-
     with pytest.raises(ValidationError, match=field):
         build(tmp_path / "source", Request("raw", "demo", "c0de"), lambda _: Contents({}, contract))

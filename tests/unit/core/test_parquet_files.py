@@ -14,11 +14,9 @@ from graftline.core.parquet import (
     ParquetError,
     ParquetWriter,
     arrow_table,
-    filter_rows,
     parquet_rows,
     parquet_tables,
     read_parquet,
-    read_table,
     write_parquet,
 )
 
@@ -39,27 +37,17 @@ ROWS: list[dict[str, Any]] = [
 
 def test_rows_come_back_in_the_order_given(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", ROWS, COLUMNS)
-
     assert read_parquet(tmp_path / "a.parquet") == ROWS
 
 
 def test_equal_rows_are_equal_bytes(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", ROWS, COLUMNS)
     write_parquet(tmp_path / "b.parquet", [dict(reversed(row.items())) for row in ROWS], COLUMNS)
-
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-
-
-def test_other_rows_are_other_bytes(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "a.parquet", ROWS, COLUMNS)
-    write_parquet(tmp_path / "b.parquet", ROWS[::-1], COLUMNS)
-
-    assert (tmp_path / "a.parquet").read_bytes() != (tmp_path / "b.parquet").read_bytes()
 
 
 def test_the_schema_is_what_was_declared_even_without_rows(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [], COLUMNS)
-
     schema = pyarrow.parquet.read_schema(tmp_path / "a.parquet")
     assert [(field.name, str(field.type), field.nullable) for field in schema] == [
         ("name", "string", False),
@@ -74,7 +62,6 @@ def test_the_schema_is_what_was_declared_even_without_rows(tmp_path: Path) -> No
 
 def test_a_value_that_may_be_missing_may_be_left_out(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [{"name": "a"}], {"name": "text", "note": "text?"})
-
     assert read_parquet(tmp_path / "a.parquet") == [{"name": "a", "note": None}]
 
 
@@ -97,7 +84,6 @@ def test_folders_that_look_like_columns_add_none(tmp_path: Path) -> None:
     folder = tmp_path / "language=python"
     folder.mkdir()
     write_parquet(folder / "a.parquet", [{"name": "a"}], {"name": "text"})
-
     assert read_parquet(folder / "a.parquet") == [{"name": "a"}]
 
 
@@ -110,7 +96,6 @@ KEYED: list[dict[str, Any]] = [
 
 def test_keys_lists_of_them_and_bytes_come_back_too(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", KEYED, KEYS)
-
     assert read_parquet(tmp_path / "a.parquet") == KEYED
     assert read_parquet(tmp_path / "a.parquet", ["links", "license"]) == [
         {"links": row["links"], "license": row["license"]} for row in KEYED
@@ -136,7 +121,6 @@ def test_how_rows_are_dealt_out_does_not_show_in_the_file(tmp_path: Path, seed: 
                 writer.append(rows)
             else:
                 writer.extend(arrow_table({name: [row[name] for row in rows] for name in MANY}, MANY))
-
     assert (tmp_path / "dealt.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
@@ -152,14 +136,6 @@ def test_a_row_group_has_so_many_rows_and_is_read_alone(tmp_path: Path, rows: in
     tables = list(parquet_tables(path, ["count"]))
     assert [table.num_rows for table in tables] == groups
     assert [count for table in tables for count in table["count"].to_pylist()] == list(range(rows))
-
-
-def test_rows_for_which_a_mask_is_true_are_taken_from_a_table(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "a.parquet", many(0, 4), MANY)
-    assert filter_rows(read_table(tmp_path / "a.parquet"), [True, False, False, True]).to_pylist() == [
-        *many(0, 1),
-        *many(3, 4),
-    ]
 
 
 def test_rows_are_read_one_by_one(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ def test_a_bar_counts_raw_files_in_bytes_and_everything_else_by_number(
     with progress_bars() as progress:
         progress.start(stage, "demo")
         progress.advance(1500, 3000)
-
     written = capsys.readouterr()
     assert (written.out, shown in written.err) == ("", True)
 
@@ -40,5 +39,4 @@ def test_what_failed_is_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: 
     with progress_bars() as progress:
         progress.start("raw", "demo")
         progress.fail()
-
     assert capsys.readouterr() == ("", "raw demo: failed\n")

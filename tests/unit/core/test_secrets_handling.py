@@ -47,23 +47,19 @@ def test_a_secret_is_looked_up_in_the_process_and_then_in_the_file(
 
 def test_a_folder_called_dotenv_is_no_file(tmp_path: Path) -> None:
     (tmp_path / ".env").mkdir()
-
     assert found({}, None, tmp_path) is None
 
 
 def test_reading_the_file_leaves_the_environment_as_it_was(tmp_path: Path) -> None:
     environment = {"A": "1"}
     found(environment, "TOKEN=x\n", tmp_path)
-
     assert environment == {"A": "1"}
 
 
 def test_a_file_that_is_not_utf8_is_named_without_its_content(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"TOKEN=caf\xe9\n")
-
     with pytest.raises(ConfigError) as raised:
         open_secrets({}, tmp_path)
-
     assert str(raised.value) == f"{tmp_path / '.env'}: is not UTF-8; expected lines NAME=value"
 
 
@@ -74,7 +70,6 @@ def test_a_required_secret_that_is_there_is_returned() -> None:
 def test_a_required_secret_that_is_missing_is_named_with_its_purpose() -> None:
     with pytest.raises(ConfigError) as raised:
         Secrets([EnvironmentSecrets({})]).require("TINKER_API_KEY", "the tinker trainer")
-
     assert str(raised.value) == (
         "TINKER_API_KEY: is not set, but the tinker trainer needs it; put it into .env or Vault"
     )
@@ -82,20 +77,17 @@ def test_a_required_secret_that_is_missing_is_named_with_its_purpose() -> None:
 
 def test_the_first_source_that_knows_a_name_answers() -> None:
     secrets = Secrets([EnvironmentSecrets({"B": "1"}), EnvironmentSecrets({"A": "2", "B": "3"})])
-
     assert [secret and secret.get_secret_value() for secret in map(secrets.get, "ABC")] == ["2", "1", None]
 
 
 def test_a_secret_does_not_show_its_value() -> None:
     secret = Secrets([EnvironmentSecrets({"TOKEN": SECRET})]).require("TOKEN", "x")
-
     assert [SECRET in shown for shown in (repr(secret), str(secret), f"{secret}", repr([secret]))] == [False] * 4
 
 
 def test_what_was_handed_out_is_redacted() -> None:
     secrets = Secrets([EnvironmentSecrets({"TOKEN": SECRET})])
     secrets.get("TOKEN")
-
     assert secrets.redact(f"a {SECRET} b{SECRET}c") == "a [secret] b[secret]c"
 
 
@@ -117,7 +109,6 @@ def test_what_was_not_handed_out_is_left_alone() -> None:
 def test_redaction_takes_values_literally(value: str, text: str, redacted: str) -> None:
     secrets = Secrets([EnvironmentSecrets({"TOKEN": value})])
     secrets.get("TOKEN")
-
     assert secrets.redact(text) == redacted
 
 
@@ -125,7 +116,6 @@ def test_a_secret_that_holds_another_is_redacted_whole() -> None:
     secrets = Secrets([EnvironmentSecrets({"SHORT": "abcdef", "LONG": "abcdef-ghi"})])
     secrets.get("SHORT")
     secrets.get("LONG")
-
     assert secrets.redact("abcdef-ghi abcdef") == "[secret] [secret]"
 
 
@@ -153,25 +143,21 @@ def log() -> Iterator[Log]:
 
 def test_a_logged_message_is_redacted(log: Log) -> None:
     log.logger.info(f"the token is {SECRET}")
-
     assert log.stream.getvalue() == "the token is [secret]\n"
 
 
 def test_the_arguments_of_a_message_are_redacted(log: Log) -> None:
     log.logger.info("%s and %r and %d", f"x{SECRET}", {"token": SECRET}, 3)
-
     assert log.stream.getvalue() == "x[secret] and {'token': '[secret]'} and 3\n"
 
 
 def test_a_secret_made_of_message_and_argument_together_is_redacted(log: Log) -> None:
     log.logger.info("hunter2-%s", "hunter2")
-
     assert log.stream.getvalue() == "[secret]\n"
 
 
 def test_a_percent_sign_in_an_argument_is_left_alone(log: Log) -> None:
     log.logger.info("%s", "100 %s %")
-
     assert log.stream.getvalue() == "100 %s %\n"
 
 
@@ -183,7 +169,6 @@ def test_tracebacks_are_redacted_down_to_their_causes(log: Log) -> None:
             raise RuntimeError(f"cannot use {SECRET}") from error
     except RuntimeError:
         log.logger.exception("it failed with %s", SECRET)
-
     written = log.stream.getvalue()
     # the message, the cause and the error; the source lines show no values
     assert (SECRET in written, written.count("[secret]")) == (False, 3)
@@ -193,11 +178,9 @@ def test_tracebacks_are_redacted_down_to_their_causes(log: Log) -> None:
 
 def test_arguments_that_do_not_fit_the_message_are_redacted_and_stop_nothing(log: Log) -> None:
     log.logger.info("%d tokens", SECRET)
-
     assert log.stream.getvalue() == "%d tokens ('[secret]',)\n"
 
 
 def test_a_message_without_secrets_is_left_alone(log: Log) -> None:
     log.logger.info("%s rows in %.1f s", 3, 0.25)
-
     assert log.stream.getvalue() == "3 rows in 0.2 s\n"

@@ -93,34 +93,29 @@ def test_vault_is_asked_once_for_all_names_and_only_when_it_is_needed(vault: Vau
     before = list(vault.requests)
     for name in ("TINKER_API_KEY", "NOT_THERE", "TINKER_API_KEY"):
         secrets.get(name)
-
     assert (before, vault.requests) == ([], ["/v1/secret/data/graftline"])
 
 
 @pytest.mark.parametrize(("name", "expected"), [("NOT_THERE", None), ("EMPTY", None), ("NULL", None), ("PORT", "8200")])
 def test_what_vault_holds_is_text_or_not_there(vault: Vault, tmp_path: Path, name: str, expected: str | None) -> None:
     vault.secrets["/v1/secret/data/graftline"]["NULL"] = None
-
     assert value(opened(vault, tmp_path).get(name)) == expected
 
 
 def test_the_environment_and_the_file_go_before_vault(vault: Vault, tmp_path: Path) -> None:
     vault.secrets["/v1/secret/data/graftline"] = {"A": "vault", "B": "vault", "C": "vault"}
     (tmp_path / ".env").write_text("A=file\nB=file\n", "utf-8")
-
     secrets = opened(vault, tmp_path, A="process")
     assert [value(secrets.get(name)) for name in "ABC"] == ["process", "file", "vault"]
 
 
 def test_address_and_token_may_stand_in_the_file(vault: Vault, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"VAULT_ADDR={vault.address}\nVAULT_TOKEN={TOKEN}\n", "utf-8")
-
     assert value(open_secrets({}, tmp_path).get("TINKER_API_KEY")) == "tml-0123456789"
 
 
 def test_another_path_may_be_named(vault: Vault, tmp_path: Path) -> None:
     vault.secrets["/v1/team/data/training/keys"] = {"TINKER_API_KEY": "of the team"}
-
     secrets = opened(vault, tmp_path, GRAFTLINE_VAULT_PATH="team/training/keys")
     assert value(secrets.get("TINKER_API_KEY")) == "of the team"
 
@@ -128,16 +123,13 @@ def test_another_path_may_be_named(vault: Vault, tmp_path: Path) -> None:
 def test_what_vault_handed_out_is_redacted(vault: Vault, tmp_path: Path) -> None:
     secrets = opened(vault, tmp_path)
     secrets.get("TINKER_API_KEY")
-
     assert secrets.redact("key tml-0123456789") == "key [secret]"
 
 
 def test_a_token_that_is_refused_is_a_fault_outside(vault: Vault) -> None:
     source = VaultSecrets(vault.address, SecretStr("s.another-token"))
-
     with pytest.raises(BoundaryError) as raised:
         source.get("TINKER_API_KEY")
-
     assert str(raised.value) == (
         f"vault {vault.address}: secret/graftline: Forbidden;"
         " check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
@@ -146,10 +138,8 @@ def test_a_token_that_is_refused_is_a_fault_outside(vault: Vault) -> None:
 
 def test_a_path_that_is_not_there_is_a_fault_outside(vault: Vault) -> None:
     source = VaultSecrets(vault.address, SecretStr(TOKEN), "secret/elsewhere")
-
     with pytest.raises(BoundaryError) as raised:
         source.get("TINKER_API_KEY")
-
     assert str(raised.value) == (
         f"vault {vault.address}: secret/elsewhere: InvalidPath;"
         " check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
@@ -161,7 +151,6 @@ def test_a_path_that_is_not_there_is_a_fault_outside(vault: Vault) -> None:
 )
 def test_a_server_that_fails_is_a_fault_outside(vault: Vault, status: int, kind: str) -> None:
     vault.failure = status, b'{"errors": ["no"]}'
-
     with pytest.raises(BoundaryError, match=f"secret/graftline: {kind}; check VAULT_TOKEN"):
         VaultSecrets(vault.address, SecretStr(TOKEN)).get("TINKER_API_KEY")
 
@@ -178,10 +167,8 @@ def test_a_server_that_fails_is_a_fault_outside(vault: Vault, status: int, kind:
 )
 def test_an_answer_of_another_kind_is_a_fault_outside(vault: Vault, body: bytes) -> None:
     vault.failure = 200, body
-
     with pytest.raises(BoundaryError) as raised:
         VaultSecrets(vault.address, SecretStr(TOKEN)).get("TINKER_API_KEY")
-
     assert str(raised.value) == (
         f"vault {vault.address}: secret/graftline: answers with something else than a KV version 2 secret;"
         " check VAULT_ADDR and the mount"
@@ -197,7 +184,6 @@ def test_a_server_that_cannot_be_reached_is_a_fault_outside(monkeypatch: pytest.
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(BoundaryError) as raised:
             VaultSecrets(address, SecretStr(TOKEN)).get("TINKER_API_KEY")
-
     assert str(raised.value) == (
         f"vault {address}: secret/graftline: cannot be reached (ConnectionError); check VAULT_ADDR"
     )
@@ -210,10 +196,8 @@ def test_an_address_that_is_none_is_a_fault_outside() -> None:
 
 def test_no_message_holds_the_token(vault: Vault) -> None:
     vault.failure = 403, json.dumps({"errors": [f"bad token {TOKEN}"]}).encode()
-
     with pytest.raises(BoundaryError) as raised:
         VaultSecrets(vault.address, SecretStr(TOKEN)).get("TINKER_API_KEY")
-
     assert (TOKEN in str(raised.value), raised.value.__cause__, raised.value.__suppress_context__) == (
         False,
         None,
@@ -227,14 +211,12 @@ def test_vault_is_asked_again_after_it_failed(vault: Vault) -> None:
     with pytest.raises(BoundaryError):
         source.get("TINKER_API_KEY")
     vault.failure = None
-
     assert value(source.get("TINKER_API_KEY")) == "tml-0123456789"
 
 
 def test_an_address_without_a_token_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         open_secrets({"VAULT_ADDR": "http://127.0.0.1:8200"}, tmp_path)
-
     assert str(raised.value) == "VAULT_ADDR is set, but VAULT_TOKEN is not; set both or neither"
 
 
@@ -242,7 +224,6 @@ def test_an_address_without_a_token_is_a_fault_of_the_configuration(tmp_path: Pa
 def test_a_path_without_a_folder_is_a_fault_of_the_configuration(path: str) -> None:
     with pytest.raises(ConfigError) as raised:
         VaultSecrets("http://127.0.0.1:8200", SecretStr(TOKEN), path)
-
     assert str(raised.value) == f"GRAFTLINE_VAULT_PATH: {path!r} has no folder; expected 'mount/folder'"
 
 

@@ -39,16 +39,6 @@ def test_results_come_in_the_order_of_the_items(count: int, items: int) -> None:
         assert list(workers.map(number * number for number in range(items))) == list(range(items))
 
 
-def test_results_come_in_order_though_the_first_takes_longest() -> None:
-    with Workers[float, None](2, SLEEP) as workers:
-        assert list(workers.map([0.2, 0.0, 0.0])) == [None, None, None]
-
-
-def test_a_pool_serves_several_times() -> None:
-    with Workers[int, float](1, SQUARE_ROOT) as workers:
-        assert [list(workers.map([4])), list(workers.map([9]))] == [[2.0], [3.0]]
-
-
 @pytest.mark.parametrize(("count", "ahead", "read"), [(0, 4, 1), (1, 0, 2), (1, 4, 6), (2, 1, 5)])
 def test_items_are_read_only_a_little_ahead(count: int, ahead: int, read: int) -> None:
     # every worker has one item to work on and some that wait; the one too many is what the result is asked for

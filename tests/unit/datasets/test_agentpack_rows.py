@@ -125,7 +125,3 @@ def test_a_row_with_a_bad_field_is_dropped() -> None:
         ),
     ]
     assert [drop("agentpack", row(**change)) for change, _ in cases] == [reason for _, reason in cases]
-
-
-def test_hunks_are_snippets() -> None:
-    assert source_of("agentpack").is_snippet

@@ -19,9 +19,7 @@ from graftline.datasets.readers.base import RawRow
 from tests.unit.datasets.fixtures import dataset
 
 Row = Callable[..., bytes]
-ALLOWED = "MIT, BSD-2-Clause, BSD-3-Clause, Apache-2.0, ISC"
 LANGUAGES = "python, javascript, typescript, tsx, java"
-BLANKS = "pre and post differ in nothing, or in blanks only"
 NO_PYTHON = "one side is not valid python, alone or as a member"
 KEPT = [("rows.jsonl", 1, "release_pairs:1")]
 
@@ -36,13 +34,8 @@ BAD_ROWS: list[tuple[dict[str, Any], str, str]] = [
     ({"language": ""}, "unknown_language", f"language ''; known: {LANGUAGES}"),
     *(({"pre": value}, "bad_field", "pre: Input should be a valid string") for value in (3, None, ["x"], {}, True)),
     ({"license": ""}, "bad_field", "license: String should have at least 1 character"),
-    ({"license": "GPL-3.0-only"}, "license", f"'GPL-3.0-only' is not allowed; allowed: {ALLOWED}"),
-    ({"post": "def first(x):\n    return old(x)\n"}, "unchanged", BLANKS),
-    ({"post": "\ndef first(x):  \n\n\n    return old(x)\t"}, "unchanged", BLANKS),
     *(({field: "x = '\0'\n"}, "not_text", "holds a NUL character") for field in ("pre", "post", "qual")),
     *(({field: "'\ud800'"}, "not_text", "holds half a surrogate pair") for field in ("pre", "qual", "changed")),
-    # 4 characters a token: 8,001 of them are 2,001 tokens
-    ({"pre": "x = " + "1" * 7997}, "too_long", "pre has 2001 tokens by characters/4, more than 2000"),
     ({"pre": "def first(:\n"}, "unparsable", NO_PYTHON),
     ({"post": "def first(:\n"}, "unparsable", NO_PYTHON),
     ({"language": "java", "pre": "int f() { return a; }", "post": "int f( { }"}, "unparsable", NO_PYTHON.replace("python", "java")),
@@ -83,19 +76,9 @@ def test_a_missing_field_is_named(reject: Callable[[bytes], Rejection], pair: Ma
     assert reject(json.dumps(without).encode()) == Rejection(RejectReason.BAD_FIELD, "post: Field required")
 
 
-def test_a_line_that_is_no_row_says_where_it_breaks(reject: Callable[[bytes], Rejection], row: Row) -> None:
-    assert [str(reject(line)) for line in (b'{"id": nothing}', b"[1]", row()[:6] + b"\xff" + row()[7:])] == [
-        # `nothing` starts at the eighth character, and only `null` starts like it
-        "malformed_json: invalid literal, expected 'null' (character 8)",
-        "malformed_json: expected an object, found list",
-        "invalid_utf8: byte 7 of the line is not UTF-8",
-    ]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"pre": "if a:\n    b()\n    c()\n", "post": "if a:\n    b()\nc()\n"}, id="another indentation"),
         pytest.param({"pre": "x = " + "1" * 7996, "post": "x = " + "2" * 9000}, id="as many tokens as are allowed"),
         pytest.param({"pre": "x = " + "(" * 3000 + "1" + ")" * 3000}, id="nested deeper than ast-grep may go"),
     ],

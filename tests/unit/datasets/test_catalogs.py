@@ -39,81 +39,61 @@ def test_what_is_not_stated_is_the_vetted_default() -> None:
     )
 
 
-def test_shares_that_do_not_add_up_are_refused() -> None:
-    splitting = {"train": 0.8, "dev": 0.1, "test": 0.2}
-    assert "splitting: value error, train, dev and test must add up to 1, not 1.1" in faults(
-        {**CATALOG, "splitting": splitting}
-    )
+UNSAFE_PATHS = ("", "/rows.jsonl", "../rows.jsonl", "a/../../b", "..\\rows.jsonl", "con.jsonl", "a\n")
 
 
-@pytest.mark.parametrize("share", [0, 1, -0.1])
-def test_a_split_cannot_be_left_empty_by_its_share(share: float) -> None:
-    assert "splitting.dev: input should be" in faults({**CATALOG, "splitting": {"dev": share}})
+def with_package(name: str) -> dict[str, Any]:
+    return with_dataset(reader="package_releases", packages=[{**PACKAGES[0], "name": name}], files=[])
 
 
-def test_an_unknown_reader_lists_the_known_ones() -> None:
-    readers = (
-        "'agentpack', 'commitpackft', 'editpackft', 'evaluation', 'marv', 'oce_dataft', 'package_releases',"
-        " 'release_pairs' or 'smellycode'"
-    )
-    text = faults(with_dataset(reader="commits"))
-    assert text == f"datasets.yaml: datasets.demo.reader: input should be {readers} (got 'commits')"
-
-
-def test_a_dataset_has_at_least_one_file() -> None:
-    assert "datasets.demo: value error, expected at least one entry in `files`" in faults(with_dataset(files=[]))
-
-
-@pytest.mark.parametrize("changes", [{"reader": "package_releases"}, {"packages": PACKAGES}])
-def test_packages_belong_to_the_reader_that_compares_them(changes: dict[str, Any]) -> None:
-    assert "`packages` belong to the reader package_releases, and to it alone" in faults(with_dataset(**changes))
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        (
+            {**CATALOG, "splitting": {"train": 0.8, "dev": 0.1, "test": 0.2}},
+            "splitting: value error, train, dev and test must add up to 1, not 1.1",
+        ),
+        *(({**CATALOG, "splitting": {"dev": share}}, "splitting.dev: input should be") for share in (0, 1, -0.1)),
+        (
+            with_dataset(reader="commits"),
+            "datasets.demo.reader: input should be 'agentpack', 'commitpackft', 'editpackft', 'evaluation', 'marv',"
+            " 'oce_dataft', 'package_releases', 'release_pairs' or 'smellycode' (got 'commits')",
+        ),
+        (with_dataset(files=[]), "datasets.demo: value error, expected at least one entry in `files`"),
+        *(
+            (with_dataset(**changes), "`packages` belong to the reader package_releases, and to it alone")
+            for changes in ({"reader": "package_releases"}, {"packages": PACKAGES})
+        ),
+        *(
+            (with_package(name), "string should match pattern")
+            for name in ("../demo", "a b", "", "-demo", "@scope/", "https://x")
+        ),
+        *(
+            ({**CATALOG, "datasets": {name: DATASET}}, "string should match pattern")
+            for name in ("Demo", "a/b", "..", "", "1st")
+        ),
+        (
+            with_dataset(files=[{"path": "a.jsonl", "sha256": "AB" * 32}]),
+            "datasets.demo.files.0.sha256: string should match pattern",
+        ),
+        *((with_dataset(files=[{"path": path}]), "datasets.demo.files.0") for path in UNSAFE_PATHS),
+        *(
+            (
+                with_dataset(files=[{"path": "data/*.jsonl", **pin}]),
+                "'data/*.jsonl' may stand for several files, so it cannot have one sha256 or size_bytes",
+            )
+            for pin in ({"sha256": "a" * 64}, {"size_bytes": 0})
+        ),
+        ({**CATALOG, "use": ["nowhere"]}, "use: dataset 'nowhere' is unknown; known: demo"),
+    ],
+)
+def test_a_catalog_that_does_not_fit_is_refused(tree: Any, fault: str) -> None:
+    assert fault in faults(tree)
 
 
 def test_packages_need_no_files() -> None:
     catalog = validate(with_dataset(reader="package_releases", packages=PACKAGES, files=[]), Catalog, "d.yaml")
     assert [package.name for package in catalog.datasets["demo"].packages] == ["demo"]
-
-
-@pytest.mark.parametrize("name", ["../demo", "a b", "", "-demo", "@scope/", "https://x"])
-def test_the_name_of_a_package_is_one_of_its_registry(name: str) -> None:
-    packages = [{**PACKAGES[0], "name": name}]
-    assert "string should match pattern" in faults(with_dataset(reader="package_releases", packages=packages, files=[]))
-
-
-@pytest.mark.parametrize("name", ["Demo", "a/b", "..", "", "1st"])
-def test_the_name_of_a_dataset_is_safe_as_a_folder(name: str) -> None:
-    assert "string should match pattern" in faults({**CATALOG, "datasets": {name: DATASET}})
-
-
-def test_a_pinned_checksum_is_sixty_four_small_hexadecimal_digits() -> None:
-    files = [{"path": "a.jsonl", "sha256": "AB" * 32}]
-    text = faults({**CATALOG, "datasets": {"demo": {**DATASET, "files": files}}})
-    assert "datasets.demo.files.0.sha256: string should match pattern" in text
-
-
-def test_a_dataset_is_pinned_only_where_it_says_so() -> None:
-    dataset = validate(DATASET, Dataset, "datasets.yaml")
-    assert [(file.size_bytes, file.sha256) for file in dataset.files] == [(None, None)]
-
-
-@pytest.mark.parametrize(
-    "path", ["", "/rows.jsonl", "../rows.jsonl", "a/../../b", "..\\rows.jsonl", "con.jsonl", "a\n"]
-)
-def test_a_file_that_would_be_written_elsewhere_is_refused(path: str) -> None:
-    assert "datasets.yaml: datasets.demo.files.0" in faults(with_dataset(files=[{"path": path}]))
-
-
-@pytest.mark.parametrize("pin", [{"sha256": "a" * 64}, {"size_bytes": 0}])
-def test_a_pattern_cannot_be_pinned(pin: dict[str, Any]) -> None:
-    assert "'data/*.jsonl' may stand for several files, so it cannot have one sha256 or size_bytes" in faults(
-        with_dataset(files=[{"path": "data/*.jsonl", **pin}])
-    )
-
-
-def test_files_of_one_name_in_two_folders_are_two_files() -> None:
-    files = [{"path": "a/rows.jsonl"}, {"path": "b/rows.jsonl"}]
-    catalog = validate(with_dataset(files=files), Catalog, "datasets.yaml")
-    assert [file.path for file in catalog.datasets["demo"].files] == ["a/rows.jsonl", "b/rows.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +134,3 @@ def test_using_an_unknown_dataset_lists_the_known_ones(names: list[str], fault: 
     with pytest.raises(ConfigError) as error:
         catalog.using(tuple(names), "GRAFTLINE_DATASETS")
     assert str(error.value) == f"GRAFTLINE_DATASETS: {fault}; known: exam, one, two"
-
-
-def test_the_catalog_uses_what_it_has() -> None:
-    assert "use: dataset 'nowhere' is unknown; known: demo" in faults({**CATALOG, "use": ["nowhere"]})

@@ -138,21 +138,6 @@ def test_edits_hang_together_by(tmp_path: Path, first: dict[str, Any], second: d
     assert (result.clusters["a"] == result.clusters["b"]) is is_joined
 
 
-def test_what_hangs_together_through_a_third_goes_together_across_datasets_and_languages(tmp_path: Path) -> None:
-    same = {"old_contents": "var shared = 1;\nvar other = 2;\n"}
-    chain = {
-        "one": {"a": change("a", repos="owner/one"), "b": change("b", repos="owner/two,owner/one")},
-        "two": {"c": change("c", repos="owner/three", commit="commit of b", **same)},
-        "three": {"d": change("d", old_file="d.js", new_file="d.js", **same)},
-    }
-    more = {f"o{number}": change(f"o{number}") for number in range(8)}
-    for seed in range(10):
-        result = Divided(tmp_path / str(seed), {**chain, "four": more}, seed=seed)
-        assert len({result.splits[name] for name in "abcd"}) == 1
-        assert len({result.clusters[name] for name in "abcd"}) == 1
-        assert len(set(result.clusters.values())) == 9
-
-
 def test_a_duplicate_that_falls_out_still_joins_what_it_hangs_together_with(tmp_path: Path) -> None:
     # `b` says what `a` says, in a repository that `c` is of
     twin = change("a", repos="owner/two", commit="another")

@@ -72,14 +72,6 @@ def test_an_evaluation_text_is_found_however_it_is_dressed(exams: Evaluations, p
     assert (matches[1], matches[0] >= (whole - WIDTH + 1) / whole) == ("exam.jsonl:1", True)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 1.0])
-def test_a_part_of_an_evaluation_text_is_part_of_it(exams: Evaluations, share: float) -> None:
-    # the smaller of the two is held by the other, but for the shingles at its end
-    part = cut(EXAM, share)
-    own, whole = runs(part), runs(EXAM)
-    assert nearest(exams, part) == [(len(own & whole) / len(own), "exam.jsonl:1")]
-
-
 @pytest.mark.parametrize("least", [0.3, 0.5, 0.7])
 @pytest.mark.parametrize("change", [-0.15, 0.15])
 def test_an_evaluation_text_is_found_from_the_share_of_the_configuration_on(least: float, change: float) -> None:
@@ -127,11 +119,6 @@ def test_what_is_not_near_is_not_found(exams: Evaluations, text: str) -> None:
 def test_boilerplate_that_an_evaluation_has_too_is_no_leak() -> None:
     exams = evaluations([("exam", BOILERPLATE + EXAM)])
     assert nearest(exams, BOILERPLATE + code(5), BOILERPLATE + code(6)) == [None, None]
-
-
-def test_of_several_the_nearest_is_named(exams: Evaluations) -> None:
-    both = cut(EXAM, 0.6) + "".join(code(1).split())
-    assert nearest(exams, code(2), both) == [(1.0, "exam.jsonl:3"), (pytest.approx(1.0, abs=0.05), "exam.jsonl:2")]
 
 
 def test_texts_are_judged_alone_whatever_stands_beside_them(exams: Evaluations) -> None:

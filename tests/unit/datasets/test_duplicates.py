@@ -33,17 +33,15 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("reason", ROWS)
-def test_of_edits_of_a_dataset_that_say_the_same_the_first_is_kept(tmp_path: Path, reason: str) -> None:
-    result = Divided(tmp_path, {"one": {"a": A, "b": ROWS[reason], "c": change("c")}})
-    assert (result.reasons, result.kept, set(result.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
-    assert result.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
-
-
 # the id of an edit names its dataset
-@pytest.mark.parametrize("reason", [reason for reason in ROWS if reason != "duplicate_id"])
-def test_of_edits_of_two_datasets_that_say_the_same_that_of_the_first_is_kept(tmp_path: Path, reason: str) -> None:
-    result = Divided(tmp_path, {"one": {"a": A}, "two": {"b": ROWS[reason], "c": change("c")}})
+@pytest.mark.parametrize(
+    ("reason", "second"),
+    [(reason, second) for reason in ROWS for second in ("one", "two") if (reason, second) != ("duplicate_id", "two")],
+)
+def test_of_edits_that_say_the_same_the_first_is_kept(tmp_path: Path, reason: str, second: str) -> None:
+    datasets: dict[str, dict[str, Any]] = {"one": {"a": A}}
+    datasets.setdefault(second, {}).update({"b": ROWS[reason], "c": change("c")})
+    result = Divided(tmp_path, datasets)
     assert (result.reasons, result.kept, set(result.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
     assert result.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
 

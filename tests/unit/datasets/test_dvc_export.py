@@ -1,7 +1,6 @@
 """Folders into DVC's layout, without DVC: what is written, what is left alone, and what is refused."""
 
 import hashlib
-import json
 import resource
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.config import load_yaml
 from graftline.core.errors import BoundaryError, ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.datasets.dvc import DvcExport, Exported, export_dvc
@@ -97,13 +95,6 @@ def test_a_dvc_file_and_the_objects_are_what_dvc_writes_for_a_folder(paths: Path
     assert export.refused == (f"{folder.parent}/normalized: holds 'division', but 'normalized' was asked for",)
 
 
-def test_every_object_has_the_name_of_its_content_and_nothing_else_is_in_the_remote(paths: Paths) -> None:
-    export_dvc(paths, "storage")
-    remote = paths.root / "storage"
-    # of the division a file, its record and its list; of the split two files, its record and its list
-    assert (misnamed(remote), len(tree(remote)), len(tree(remote / "files" / "md5"))) == ([], 7, 7)
-
-
 def test_a_second_export_copies_nothing_and_leaves_every_byte(paths: Paths) -> None:
     first = export_dvc(paths, "storage")
     before = tree(paths.root)
@@ -152,17 +143,15 @@ def large(paths: Paths) -> bytes:
 
 
 def test_a_full_remote_is_told_and_leaves_no_half_object(paths: Paths, large: bytes) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    objects, limits = paths.root / "storage" / "files" / "md5", resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, limits[1]))
     try:
         with pytest.raises(BoundaryError) as caught:
             export_dvc(paths, "storage")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert str(caught.value) == (
-        "storage: OSError: [Errno 27] File too large; check the remote and the right to write there,"
-        " then export again, what was copied is kept"
-    )
+    name = f"{md5(large)[:2]}/{md5(large)[2:]}"
+    assert str(caught.value).startswith(f"{objects}/{name}: OSError: [Errno 27] File too large")
     # all of the division, and of the split what comes before the large file
     assert misnamed(paths.root / "storage") == []
     assert len(tree(paths.root / "storage")) == 5
@@ -185,8 +174,10 @@ export_dvc(Paths(Path(sys.argv[1])), "storage")
     killed = subprocess.run([sys.executable, "-c", program, str(paths.root)], capture_output=True)
     assert (killed.returncode, killed.stderr) == (-signal.SIGXFSZ, b"")
     remote = paths.root / "storage"
-    assert [path.stat().st_size for path in (remote / "partial").iterdir()] == [ROOM]
-    assert (misnamed(remote), len(tree(remote / "files"))) == ([], 5)
+    [partial] = remote.rglob(".*.partial-*")
+    assert (partial.stat().st_size, len(tree(remote))) == (ROOM, 6)
+    partial.unlink()
+    assert misnamed(remote) == []
     export = export_dvc(paths, "storage")
     assert outcome(export) == [("data/division", 0, False), (SPLIT, 2, True)]
     assert (misnamed(remote), large in tree(remote / "files").values()) == ([], True)
@@ -224,11 +215,12 @@ def test_a_root_without_artifacts_is_refused(tmp_path: Path) -> None:
         (None, "configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote"),
         (
             "ftp://me:hunter2@example.invalid/x",
-            "dvc.remote: holds a password; give it to the client of the service, e.g. by environment",
+            "dvc.remote: url: holds a password; name the variable that has it under `secrets` instead",
         ),
         (
             "cloud://bucket",
-            "dvc.remote: 'cloud://bucket' cannot be opened (Protocol not known: cloud); install its client or name another",
+            "dvc.remote: url: 'cloud://bucket' cannot be opened (Protocol not known: cloud); install its client or mend its"
+            " entry",
         ),
     ],
 )
@@ -240,26 +232,10 @@ def test_a_remote_that_cannot_be_one_is_refused(paths: Paths, remote: str | None
 
 def test_a_remote_that_is_a_file_fails_with_one_sentence(paths: Paths) -> None:
     (paths.root / "storage").write_text("", "utf-8")
-    with pytest.raises(BoundaryError, match=r"^storage: NotADirectoryError: .*; check the remote and the right"):
+    with pytest.raises(BoundaryError, match=r"/storage/files/md5/.*: NotADirectoryError: .*; check the store"):
         export_dvc(paths, "storage")
 
 
 def test_nothing_leaves_a_checkout_unless_its_configuration_says_so(checkout: Path) -> None:
     off = Governance(dvc=Dvc(remote=None), wandb=Wandb(mode="disabled"))
     assert load_governance(Paths(checkout)) == off == Governance()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ({"wandb": {"mode": "on"}}, "wandb.mode: input should be 'disabled', 'offline' or 'online' (got 'on')"),
-        ({"dvc": {"url": "x"}}, "dvc.url: unknown key; known here: remote"),
-        ({"dvc": {"remote": ""}}, "dvc.remote: string should have at least 1 character (got '')"),
-        ({"wandb": {"samples": -1}}, "wandb.samples: input should be greater than or equal to 0 (got -1)"),
-    ],
-)
-def test_a_faulty_configuration_is_refused_by_key(tmp_path: Path, text: Mapping[str, object], message: str) -> None:
-    (tmp_path / "governance.yaml").write_text(json.dumps(text), "utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load_yaml(tmp_path / "governance.yaml", Governance)
-    assert str(caught.value) == f"{tmp_path}/governance.yaml: {message}"

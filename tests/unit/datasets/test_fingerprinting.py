@@ -33,18 +33,6 @@ def test_shingles_are_those_of_a_slow_reference(width: int) -> None:
     assert (hashes.dtype, starts.tolist()[-1]) == (np.uint64, sum(map(len, texts)))
 
 
-@pytest.mark.parametrize("texts", [[], [b""], [b"", b"", b""]])
-def test_no_text_has_no_shingles(texts: list[bytes]) -> None:
-    hashes, starts = shingles(texts, 16)
-    assert (hashes.tolist(), starts.tolist()) == ([], [0] * (len(texts) + 1))
-
-
-def test_shingles_never_reach_into_the_next_text() -> None:
-    alone, _ = shingles([b"abcdefgh"], 16)
-    beside, starts = shingles([b"zz", b"abcdefgh", b"yy"], 16)
-    assert beside[starts[1] : starts[2]].tolist() == alone.tolist()
-
-
 def words(rng: random.Random, count: int) -> bytes:
     return bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz(),.=_", k=count))
 
@@ -86,22 +74,6 @@ def test_equal_texts_have_equal_signatures_wherever_they_stand() -> None:
     together = signatures([b"first", *texts, *texts])
     assert together[1:6] == together[6:] == [signatures([text])[0] for text in texts]
     assert {len(signature) for signature in together} == {4 * PERMUTATIONS}
-
-
-def test_texts_with_nothing_in_common_agree_in_nothing() -> None:
-    rng = random.Random(1)
-    [first, second] = signatures([words(rng, 400), words(rng, 400)])
-    assert agreement(first, second) == 0
-
-
-def test_short_texts_that_differ_in_a_letter_are_no_duplicates() -> None:
-    # of 9 runs of up to 16 bytes each, those that hold the letter differ, and the letter is in all but one
-    [first, second] = signatures([b"return(a)", b"return(b)"])
-    assert agreement(first, second) < 0.5
-
-
-def test_no_texts_have_no_signatures() -> None:
-    assert signatures([]) == []
 
 
 def test_a_text_of_nothing_has_a_signature_like_any_other() -> None:

@@ -159,14 +159,6 @@ def test_java_functions_are_constructors_and_methods_abstract_and_anonymous_ones
     assert functions[3].text == "void shut();"
 
 
-def test_overloads_share_a_name_and_keep_their_order() -> None:
-    text = "class A {\n    int f(int a) { return a; }\n    int f(long a) { return 0; }\n}\n"
-    assert functions_in(text, "java") == [
-        Function("A.f", "int f(int a) { return a; }"),
-        Function("A.f", "int f(long a) { return 0; }"),
-    ]
-
-
 def test_text_beyond_the_basic_plane_does_not_shift_a_function() -> None:
     assert functions_in("# \U0001f600 é\ndef f():\n    return '\U0001f600'\n", "python") == [
         Function("f", "def f():\n    return '\U0001f600'\n")

@@ -126,12 +126,6 @@ def test_what_became_of_the_rows_is_counted(tmp_path: Path) -> None:
     assert (done.licenses, len(done.first_rejected)) == ({"ISC": 546}, 20)
 
 
-def test_no_rows_are_no_edits_and_no_fault(tmp_path: Path) -> None:
-    done = written(tmp_path / "demo", [])
-    assert (done.counts, done.licenses, done.first_rejected) == ({"rows_in": 0, "rows": 0, "labels": 0}, {}, [])
-    assert list(files(tmp_path / "demo")) == ["dropped.parquet"]
-
-
 def test_labels_are_lines_and_count_with_their_licenses(tmp_path: Path) -> None:
     entry = dataset("marv", licenses={"apache/*": "Apache-2.0"})
     vote = {
@@ -169,12 +163,6 @@ def test_a_unit_has_so_many_bytes(tmp_path: Path) -> None:
     written(tmp_path / "demo", [large, large, large, json.dumps(change("b")).encode()])
     sizes = [len(read_parquet(path, ["id"])) for path in shard_tables(tmp_path / "demo", "python")]
     assert sizes == [3, 1]
-
-
-def test_units_are_numbered_though_one_has_no_edit(tmp_path: Path) -> None:
-    broken = [b"{"] * CHUNK_ROWS
-    written(tmp_path / "demo", [*broken, json.dumps(change("a")).encode()])
-    assert [path.name for path in shard_tables(tmp_path / "demo", "python")] == ["python-00001.parquet"]
 
 
 def test_progress_is_told_after_every_unit(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from graftline.core.config import validate
-from graftline.core.errors import DataError
 from graftline.datasets.archives import archive_path
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Edit, Rejection, RejectReason
@@ -231,12 +230,6 @@ def test_the_license_of_a_row_is_that_of_both_releases(
     [row] = packages.contents("npm")
     assert isinstance(row, dict)
     assert row["license"] == license
-
-
-def test_a_missing_archive_is_an_error(packages: Packages) -> None:
-    with pytest.raises(DataError) as caught:
-        packages.contents()
-    assert str(caught.value) == f"{packages.folder}/pypi/demo@1.0.archive: no such file; fetch the dataset"
 
 
 @pytest.mark.parametrize(

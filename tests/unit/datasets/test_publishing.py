@@ -97,7 +97,6 @@ def test_an_offline_run_holds_one_artifact_with_figures_and_checksums_and_no_tex
     assert sorted(run.tags) == sorted(done.identities.values())
     assert json.loads(artifact.metadata) == {"identities": done.identities}
     assert (run.project, run.host, run.job_type) == ("graftline", "graftline", "datasets")
-
     contents = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
     assert contents == {Path(name).name: paths.root / name for name in done.files}
     stats, samples = (json.loads(contents[name].read_text("utf-8")) for name in ("stats.json", "samples.json"))

@@ -65,14 +65,6 @@ def test_a_file_corrupt_in_the_middle_keeps_the_rows_before(ingested: Ingested, 
     assert (drop.reason, "invalid block type" in drop.detail) == (RejectReason.TRUNCATED_FILE, True)
 
 
-def test_a_wrong_checksum_at_the_end_is_told_after_the_rows(ingested: Ingested, line: Line) -> None:
-    content = bytearray(gzip.compress(line(1), mtime=0))
-    content[-8] ^= 1  # the CRC, before the four bytes of the length
-    [*rows, (_, number, drop)] = ingested(bytes(content), "rows.jsonl.gz")
-    assert (rows, number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, RejectReason.TRUNCATED_FILE)
-    assert "incorrect data check" in drop.detail
-
-
 def test_a_file_that_only_claims_to_be_gzip_is_one_drop(ingested: Ingested, line: Line) -> None:
     [(file, number, drop)] = ingested(line(1), "rows.jsonl.gz")
     assert (file, number, drop.reason) == ("rows.jsonl.gz", 1, RejectReason.TRUNCATED_FILE)
@@ -85,54 +77,9 @@ def test_a_damaged_file_takes_no_other_with_it(ingested: Ingested, tmp_path: Pat
     assert (damaged[2].reason, rows) == (RejectReason.TRUNCATED_FILE, kept(1, "b.jsonl"))
 
 
-def test_several_gzip_streams_in_one_file_are_one_file(ingested: Ingested, line: Line) -> None:
-    content = gzip.compress(line(1), mtime=0) + gzip.compress(line(2), mtime=0)
-    assert ingested(content, "rows.jsonl.gz") == kept(2, "rows.jsonl.gz")
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [("rows.jsonl", b""), ("rows.jsonl.gz", b""), ("rows.jsonl.gz", gzip.compress(b"", mtime=0))]
-)
-def test_an_empty_file_has_no_rows(ingested: Ingested, name: str, content: bytes) -> None:
-    assert ingested(content, name) == []
-
-
-def test_the_last_row_needs_no_line_feed(ingested: Ingested, line: Line) -> None:
-    assert ingested(line(1) + line(2).rstrip(b"\n")) == kept(2)
-
-
-def test_lines_may_end_with_carriage_return_and_line_feed(ingested: Ingested, line: Line) -> None:
-    assert ingested((line(1) + line(2)).replace(b"\n", b"\r\n")) == kept(2)
-
-
-def test_a_byte_order_mark_at_the_start_costs_no_row(ingested: Ingested, line: Line) -> None:
-    assert ingested(codecs.BOM_UTF8 + line(1) + line(2)) == kept(2)
-
-
-def test_a_byte_order_mark_inside_gzip_costs_no_row(ingested: Ingested, line: Line) -> None:
-    assert ingested(gzip.compress(codecs.BOM_UTF8 + line(1), mtime=0), "rows.jsonl.gz") == kept(1, "rows.jsonl.gz")
-
-
-def test_a_file_of_a_byte_order_mark_alone_has_no_rows(ingested: Ingested) -> None:
-    assert ingested(codecs.BOM_UTF8) == []
-
-
 def test_a_byte_order_mark_elsewhere_is_malformed(ingested: Ingested, line: Line) -> None:
     [first, (_, number, drop)] = ingested(line(1) + codecs.BOM_UTF8 + line(2))
     assert ([first], number, drop.reason) == (kept(1), 2, RejectReason.MALFORMED_JSON)
-
-
-def test_blank_lines_are_no_rows_but_count_as_lines(ingested: Ingested, line: Line) -> None:
-    assert ingested(b"\n" + line(1) + b"  \t\n\r\n" + line(2) + b"\n") == [
-        ("rows.jsonl", 2, "release_pairs:1"),
-        ("rows.jsonl", 5, "release_pairs:2"),
-    ]
-
-
-def test_files_are_read_in_the_order_of_their_names(ingested: Ingested, tmp_path: Path, line: Line) -> None:
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(line(2), mtime=0))
-    (tmp_path / "_meta.json").write_text("{}", "utf-8")
-    assert ingested(line(1), "a.jsonl") == [("a.jsonl", 1, "release_pairs:1"), ("b.jsonl.gz", 1, "release_pairs:2")]
 
 
 def test_the_number_of_rows_counts_bad_ones_but_no_blank_ones(tmp_path: Path, line: Line) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from graftline.datasets.edit import Edit
-from graftline.datasets.readers import source_of
 from tests.unit.datasets.fixtures import drop, outcome
 
 
@@ -22,12 +21,6 @@ def test_a_row_becomes_an_edit_with_a_derived_instruction(pair: Mapping[str, Any
         origin="pypi:demo 1.0->2.0 demo.py",
         gold_action=None,
     )
-
-
-def test_an_edit_carries_the_name_of_its_dataset(pair: Mapping[str, Any]) -> None:
-    edit = outcome("release_pairs", pair, name="my_pairs")
-    assert isinstance(edit, Edit)
-    assert (edit.dataset, edit.id, edit.tags[0]) == ("my_pairs", "my_pairs:1", "my_pairs")
 
 
 def test_rows_of_one_package_are_one_group_and_of_another_registry_another(pair: Mapping[str, Any]) -> None:
@@ -55,7 +48,3 @@ def test_a_row_that_cannot_become_an_edit_is_dropped_with_its_reason(pair: Mappi
         ({"post": ""}, "empty_post: post is empty: the function was removed, not rewritten"),
     ]
     assert [drop("release_pairs", {**pair, **change}) for change, _ in cases] == [reason for _, reason in cases]
-
-
-def test_functions_are_snippets() -> None:
-    assert source_of("release_pairs").is_snippet

@@ -1,7 +1,6 @@
 """The files of the division and of the splits: what is in them is what was normalized, byte for byte."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -146,26 +145,6 @@ def test_edits_of_several_row_groups_are_all_there(tmp_path: Path) -> None:
     assert [row["instruction"] for row in table] == [f"Change e{number}" for number in range(count)]
     lines = [line for path in sorted(datasets["one"].glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     assert (tmp_path / "edits.jsonl").read_bytes().splitlines() == lines
-
-
-def test_every_kept_edit_is_in_one_split_and_counted_for_its_dataset(
-    datasets: Folders, division: Path, tmp_path: Path
-) -> None:
-    ids: list[str] = []
-    totals: dict[str, int] = {}
-    for language in LANGUAGES:
-        for split in SPLITS:
-            folder = tmp_path / language / split
-            folder.mkdir(parents=True)
-            add(totals, write_split(division, datasets, language, split, folder))
-            ids += [row["id"] for row in read_parquet(folder / "edits.parquet")]
-    assert (len(ids), len(set(ids))) == (80, 80)
-    assert totals == {"rows": 80, "rows.one": 48, "rows.two": 32}
-
-
-def add(totals: dict[str, int], counts: Mapping[str, int]) -> None:
-    for name, count in counts.items():
-        totals[name] = totals.get(name, 0) + count
 
 
 def test_a_language_without_edits_has_empty_files(datasets: Folders, division: Path, tmp_path: Path) -> None:

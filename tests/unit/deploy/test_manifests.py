@@ -83,7 +83,7 @@ def test_the_bucket_is_told_to_every_pod_of_ours_and_is_what_the_manifest_then_o
     assert [one for one in objects if one not in OBJECTS] == [settings]
     [values] = documents(DEPLOY / "helm" / "values.yaml")
     [code] = values["dagster-user-deployments"]["deployments"]
-    [worker] = [container for _, container in OURS if container["command"][1] == "actor"]
+    [worker] = [container for _, container in OURS if container["command"][1] == "worker"]
     assert {"name": settings["metadata"]["name"]} in code["envConfigMaps"]
     assert {"configMapRef": {"name": settings["metadata"]["name"]}} in worker["envFrom"]
     # the line that the page has people write
@@ -295,11 +295,11 @@ def test_every_command_of_ours_is_taken_with_its_options(command: list[str]) -> 
 
 
 def test_the_worker_wires_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    [words] = [container["command"][1:] for _, container in OURS if container["command"][1] == "actor"]
-    pairs = [words[number + 1] for number, word in enumerate(words) if word == "--port"]
+    [words] = [container["command"][1:] for _, container in OURS if container["command"][1] == "worker"]
+    pairs = [words[number + 1] for number, word in enumerate(words) if word == "--set"]
     monkeypatch.setenv("GRAFTLINE_ROOT", str(CHECKOUT))
-    asked = ["wiring", "--manifest", words[words.index("--manifest") + 1]]
-    answer = CliRunner().invoke(main, [*asked, *(word for pair in pairs for word in ("--port", pair))])
+    asked = ["config", "--manifest", words[words.index("--manifest") + 1]]
+    answer = CliRunner().invoke(main, [*asked, *(word for pair in pairs for word in ("--set", pair))])
     assert answer.exit_code == 0, answer.output
 
 
@@ -315,7 +315,7 @@ def test_the_service_is_told_settings_that_it_has() -> None:
     assert (settings.host, settings.executor.required_level) == ("127.0.0.1", "namespaces")
 
 
-SERVE = ["graftline", "harbor", "serve"]
+SERVE = ["graftline", "env", "serve"]
 
 
 def test_actors_are_started_as_the_fleet_says_and_found_where_it_says() -> None:

@@ -163,7 +163,7 @@ def test_a_service_that_is_not_there_is_tried_for_its_time_and_named() -> None:
 
     assert (
         str(caught.value) == f"POST {url}{PATH}: cannot be reached (Connection refused); is the service running there?"
-        " `graftline harbor serve` starts one here"
+        " `graftline env serve` starts one here"
     )
 
 

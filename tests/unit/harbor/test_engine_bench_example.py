@@ -83,7 +83,7 @@ def type_commands_of_readme(checkout: Path, section: str, *changes: tuple[str, s
     """Do what a section says to type at a shell in the present folder, but for what serves until it is interrupted."""
     text = (checkout / README).read_text("utf-8").split(f"## {section}\n")[1].partition("\n## ")[0]
     blocks = re.findall(r"```(?:ba)?sh\n(.*?)```", text, re.DOTALL)
-    script = "".join(block for block in blocks if "graftline harbor serve" not in block)
+    script = "".join(block for block in blocks if "graftline env serve" not in block)
     for before, after in changes:
         assert before in script
         script = script.replace(before, after)

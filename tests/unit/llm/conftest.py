@@ -1,9 +1,11 @@
-"""Servers that the tests of the pool share; each test finds them as if just started."""
+"""Servers that the tests of the pool share; each test finds them as if just started. And a fleet that is kept running."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.kept_fleet import KeptFleet
 from tests.protocol_server import ProtocolServer
 
 
@@ -23,3 +25,10 @@ def server(_two_servers: tuple[ProtocolServer, ProtocolServer]) -> ProtocolServe
 def other(_two_servers: tuple[ProtocolServer, ProtocolServer]) -> ProtocolServer:
     _two_servers[1].renew()
     return _two_servers[1]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[KeptFleet]:
+    fleet = KeptFleet(tmp_path)
+    yield fleet
+    fleet.down()

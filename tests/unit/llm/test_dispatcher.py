@@ -1,8 +1,7 @@
 """Who is given which place, and when those who wait are let go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from graftline.llm.dispatcher import Dispatcher
 from graftline.llm.load import Health, Progress
 from graftline.llm.member import Member
 
-T = TypeVar("T")
+pytestmark = pytest.mark.anyio
 
 
 def member(name: str, slots: int = 1) -> Member:
@@ -20,18 +19,16 @@ def member(name: str, slots: int = 1) -> Member:
     return Member(name, client, Concurrency(slots), Health(3, 1.0, 30.0), Progress(60.0))
 
 
-def run(test: Callable[[Dispatcher, Member, Member], Awaitable[T]]) -> T:
-    """Call `test` with a dispatcher over two actors with a place each."""
+Places = tuple[Dispatcher, Member, Member]
 
-    async def running() -> T:
-        first, second = member("first"), member("second")
-        dispatcher = Dispatcher([first, second], 0.05, lambda: "the report")
-        try:
-            return await test(dispatcher, first, second)
-        finally:
-            dispatcher.close()
 
-    return asyncio.run(running())
+@pytest.fixture
+async def places() -> AsyncIterator[Places]:
+    """A dispatcher over two actors with a place each."""
+    first, second = member("first"), member("second")
+    dispatcher = Dispatcher([first, second], 0.05, lambda: "the report")
+    yield dispatcher, first, second
+    dispatcher.close()
 
 
 async def settled(*tasks: "asyncio.Task[Member]") -> list[str]:
@@ -45,80 +42,68 @@ def taking(dispatcher: Dispatcher, *avoided: Member, is_again: bool = False) -> 
     return asyncio.create_task(dispatcher.take(7, set(avoided), is_again))
 
 
-def test_who_was_tried_before_goes_before_the_others() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> list[str]:
-        await dispatcher.take(7, (), False)
-        await dispatcher.take(7, (), False)
-        tasks = [taking(dispatcher), taking(dispatcher, first, is_again=True)]
-        await settled(*tasks)
-        dispatcher.release(second)
-        found = await settled(*tasks)
-        tasks[0].cancel()
-        return found
-
-    assert run(test) == ["", "second"]
+async def test_who_was_tried_before_goes_before_the_others(places: Places) -> None:
+    dispatcher, first, second = places
+    await dispatcher.take(7, (), False)
+    await dispatcher.take(7, (), False)
+    tasks = [taking(dispatcher), taking(dispatcher, first, is_again=True)]
+    await settled(*tasks)
+    dispatcher.release(second)
+    found = await settled(*tasks)
+    tasks[0].cancel()
+    assert found == ["", "second"]
 
 
-def test_who_avoids_the_actor_with_a_place_is_passed_over_and_keeps_its_turn() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], list[str]]:
-        await dispatcher.take(7, (), False)
-        await dispatcher.take(7, (), False)
-        tasks = [taking(dispatcher, first, is_again=True), taking(dispatcher), taking(dispatcher)]
-        await settled(*tasks)
-        dispatcher.release(first)
-        passed = await settled(*tasks)
-        dispatcher.release(second)
-        found = await settled(*tasks)
-        tasks[2].cancel()
-        return passed, found
-
-    assert run(test) == (["", "first", ""], ["second", "first", ""])
+async def test_who_avoids_the_actor_with_a_place_is_passed_over_and_keeps_its_turn(places: Places) -> None:
+    dispatcher, first, second = places
+    await dispatcher.take(7, (), False)
+    await dispatcher.take(7, (), False)
+    tasks = [taking(dispatcher, first, is_again=True), taking(dispatcher), taking(dispatcher)]
+    await settled(*tasks)
+    dispatcher.release(first)
+    passed = await settled(*tasks)
+    dispatcher.release(second)
+    found = await settled(*tasks)
+    tasks[2].cancel()
+    assert (passed, found) == (["", "first", ""], ["second", "first", ""])
 
 
-def test_who_waits_for_an_actor_that_goes_out_of_service_takes_the_one_it_avoided() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], list[str]]:
-        second.in_flight = 1
-        task = taking(dispatcher, first, is_again=True)
-        before = await settled(task)
-        second.health.eject()
-        dispatcher.on_ejection()
-        return before, await settled(task)
-
-    assert run(test) == ([""], ["first"])
+async def test_who_waits_for_an_actor_that_goes_out_of_service_takes_the_one_it_avoided(places: Places) -> None:
+    dispatcher, first, second = places
+    second.in_flight = 1
+    task = taking(dispatcher, first, is_again=True)
+    before = await settled(task)
+    second.health.eject()
+    dispatcher.on_ejection()
+    assert (before, await settled(task)) == ([""], ["first"])
 
 
-def test_who_waits_for_an_actor_that_asks_for_a_pause_takes_the_one_it_avoided() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> list[str]:
-        second.in_flight = 1
-        task = taking(dispatcher, first, is_again=True)
-        await settled(task)
-        dispatcher.hold(second, 3600)
-        return await settled(task)
-
-    assert run(test) == ["first"]
+async def test_who_waits_for_an_actor_that_asks_for_a_pause_takes_the_one_it_avoided(places: Places) -> None:
+    dispatcher, first, second = places
+    second.in_flight = 1
+    task = taking(dispatcher, first, is_again=True)
+    await settled(task)
+    dispatcher.hold(second, 3600)
+    assert await settled(task) == ["first"]
 
 
-def test_a_pause_is_not_made_shorter() -> None:
-    async def test(dispatcher: Dispatcher, first: Member, _: Member) -> float:
-        dispatcher.hold(first, 3600)
-        until = first.not_before
-        dispatcher.hold(first, 1)
-        return first.not_before - until
-
-    assert run(test) == 0.0
+async def test_a_pause_is_not_made_shorter(places: Places) -> None:
+    dispatcher, first, _ = places
+    dispatcher.hold(first, 3600)
+    until = first.not_before
+    dispatcher.hold(first, 1)
+    assert first.not_before - until == 0.0
 
 
 @pytest.mark.parametrize("is_given", [False, True])
-def test_who_is_cancelled_holds_no_place(is_given: bool) -> None:
-    async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[int, int, int]:
-        first.in_flight = second.in_flight = 1
-        task = taking(dispatcher)
-        await settled(task)
-        if is_given:
-            # the place is given, and its taker has not run since
-            dispatcher.release(first)
-        task.cancel()
-        await asyncio.wait([task])
-        return first.in_flight, second.in_flight, dispatcher.waiting
-
-    assert run(test) == (0 if is_given else 1, 1, 0)
+async def test_who_is_cancelled_holds_no_place(places: Places, is_given: bool) -> None:
+    dispatcher, first, second = places
+    first.in_flight = second.in_flight = 1
+    task = taking(dispatcher)
+    await settled(task)
+    if is_given:
+        # the place is given, and its taker has not run since
+        dispatcher.release(first)
+    task.cancel()
+    await asyncio.wait([task])
+    assert (first.in_flight, second.in_flight, dispatcher.waiting) == (0 if is_given else 1, 1, 0)

@@ -16,6 +16,8 @@ from graftline.llm.open import ActorsConfig, MemoryChatModelConfig, open_chat_mo
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import question
 
+pytestmark = pytest.mark.anyio
+
 
 def written(folder: Path, **more: object) -> Path:
     fleet = {"engine": "service", "model": "m", "actors": [{"name": "one", "url": "http://127.0.0.1:9"}], **more}
@@ -23,13 +25,10 @@ def written(folder: Path, **more: object) -> Path:
     return folder
 
 
-def test_answers_of_a_script_come_in_their_order_and_then_again() -> None:
+async def test_answers_of_a_script_come_in_their_order_and_then_again() -> None:
     model = open_chat_model(MemoryChatModelConfig(answers=("a", "b")), Path(), Secrets([]))
 
-    async def run() -> list[str]:
-        return [(await model.generate(question())).text for _ in range(3)]
-
-    assert asyncio.run(run()) == ["a", "b", "a"]
+    assert [(await model.generate(question())).text for _ in range(3)] == ["a", "b", "a"]
 
 
 def test_a_model_in_memory_keeps_what_it_was_asked() -> None:

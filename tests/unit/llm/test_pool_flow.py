@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import ActorError
-from graftline.llm.base import ChatAnswer, ChatRequest, Message
+from graftline.llm.base import ChatRequest, Message
 from graftline.llm.client import FaultKind
 from graftline.llm.fleet import Price
 from graftline.llm.member import ActorStats, PoolStats
@@ -16,91 +16,82 @@ from graftline.llm.pool import ActorPool
 from tests.protocol_server import Fault, ProtocolServer
 from tests.unit.llm.pools import fleet, pool_of, question, until
 
+pytestmark = pytest.mark.anyio
 
-def test_an_actor_never_has_more_requests_than_slots(server: ProtocolServer, other: ProtocolServer) -> None:
+
+async def test_an_actor_never_has_more_requests_than_slots(server: ProtocolServer, other: ProtocolServer) -> None:
     server.become(latency_s=0.02)
     other.become(latency_s=0.02)
 
-    async def run() -> tuple[int, int]:
-        async with pool_of(server, other, slots=3) as pool:
-            asked = asyncio.gather(*(pool.generate(question(str(one))) for one in range(60)))
-            most = 0
-            while not asked.done():
-                most = max(most, *(actor.in_flight for actor in pool.stats().actors))
-                await asyncio.sleep(0)
-            return most, len(await asked)
-
-    assert asyncio.run(run()) == (3, 60)
+    async with pool_of(server, other, slots=3) as pool:
+        asked = asyncio.gather(*(pool.generate(question(str(one))) for one in range(60)))
+        most = 0
+        while not asked.done():
+            most = max(most, *(actor.in_flight for actor in pool.stats().actors))
+            await asyncio.sleep(0)
+        assert (most, len(await asked)) == (3, 60)
     assert [server.seen().connections, other.seen().connections] == [3, 3]
 
 
-def test_those_that_wait_are_answered_in_their_order(server: ProtocolServer) -> None:
-    async def run() -> list[str]:
-        order: list[str] = []
-        async with pool_of(server, slots=1) as pool:
+async def test_those_that_wait_are_answered_in_their_order(server: ProtocolServer) -> None:
 
-            async def ask(text: str) -> None:
-                order.append((await pool.generate(question(text))).text)
+    order: list[str] = []
+    async with pool_of(server, slots=1) as pool:
 
-            await asyncio.gather(*(ask(str(one)) for one in range(20)))
-        return order
+        async def ask(text: str) -> None:
+            order.append((await pool.generate(question(text))).text)
 
-    assert asyncio.run(run()) == [str(one) for one in range(20)]
+        await asyncio.gather(*(ask(str(one)) for one in range(20)))
+    assert order == [str(one) for one in range(20)]
 
 
-def test_requests_with_the_same_beginning_go_to_the_same_actor_while_it_has_hardly_more(
+async def test_requests_with_the_same_beginning_go_to_the_same_actor_while_it_has_hardly_more(
     server: ProtocolServer, other: ProtocolServer
 ) -> None:
-    async def run() -> tuple[list[int], set[str]]:
-        async with pool_of(server, other) as pool:
-            answers = [await pool.generate(question(str(one), before="the same")) for one in range(6)]
-            others = [await pool.generate(question("x", before=str(one))) for one in range(20)]
-            return [answer.usage.cached for answer in answers], {answer.actor for answer in others}
 
-    cached, used = asyncio.run(run())
+    async with pool_of(server, other) as pool:
+        answers = [await pool.generate(question(str(one), before="the same")) for one in range(6)]
+        others = [await pool.generate(question("x", before=str(one))) for one in range(20)]
+        cached, used = [answer.usage.cached for answer in answers], {answer.actor for answer in others}
     # the first one reads the two words, the others find them read
     assert (cached, used) == ([0, 2, 2, 2, 2, 2], {"first", "second"})
 
 
-def test_a_request_that_is_cancelled_is_aborted_at_the_server_and_its_place_is_free(server: ProtocolServer) -> None:
+async def test_a_request_that_is_cancelled_is_aborted_at_the_server_and_its_place_is_free(
+    server: ProtocolServer,
+) -> None:
     server.become(latency_s=30)
 
-    async def run() -> tuple[int, str]:
-        async with pool_of(server, slots=1) as pool:
-            asked = [asyncio.create_task(pool.generate(question())) for _ in range(3)]
-            await until(lambda: pool.stats().actors[0].tries == 1)
-            while not server.seen().ids:
-                await asyncio.sleep(0.01)
-            # one is being answered, one waits, one will be answered
-            server.become()
-            asked[0].cancel()
-            asked[1].cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asked[0]
-            text = (await asked[2]).text
-            while not server.seen().aborted:
-                await asyncio.sleep(0.01)
-            return pool.stats().actors[0].in_flight, text
-
-    assert asyncio.run(run()) == (0, "one two three")
+    async with pool_of(server, slots=1) as pool:
+        asked = [asyncio.create_task(pool.generate(question())) for _ in range(3)]
+        await until(lambda: pool.stats().actors[0].tries == 1)
+        while not server.seen().ids:
+            await asyncio.sleep(0.01)
+        # one is being answered, one waits, one will be answered
+        server.become()
+        asked[0].cancel()
+        asked[1].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked[0]
+        text = (await asked[2]).text
+        while not server.seen().aborted:
+            await asyncio.sleep(0.01)
+        assert (pool.stats().actors[0].in_flight, text) == (0, "one two three")
     assert (server.seen().aborted, len(server.seen().ids)) == (1, 2)
 
 
-def test_a_hundred_cancelled_in_any_moment_leave_every_place_free(server: ProtocolServer) -> None:
+async def test_a_hundred_cancelled_in_any_moment_leave_every_place_free(server: ProtocolServer) -> None:
     server.become(latency_s=0.01)
 
-    async def run() -> tuple[int, int, str]:
-        async with pool_of(server, slots=4) as pool:
-            for pause in range(10):
-                asked = [asyncio.create_task(pool.generate(question())) for _ in range(10)]
-                await asyncio.sleep(0.003 * pause)
-                for task in asked:
-                    task.cancel()
-                await asyncio.gather(*asked, return_exceptions=True)
-            text = (await pool.generate(question())).text
-            return pool.stats().actors[0].in_flight, pool.stats().waiting, text
-
-    assert asyncio.run(run()) == (0, 0, "one two three")
+    async with pool_of(server, slots=4) as pool:
+        for pause in range(10):
+            asked = [asyncio.create_task(pool.generate(question())) for _ in range(10)]
+            await asyncio.sleep(0.003 * pause)
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        text = (await pool.generate(question())).text
+        assert (pool.stats().actors[0].in_flight, pool.stats().waiting, text) == (0, 0, "one two three")
 
 
 def test_a_pool_belongs_to_one_event_loop(server: ProtocolServer) -> None:
@@ -111,7 +102,7 @@ def test_a_pool_belongs_to_one_event_loop(server: ProtocolServer) -> None:
         asyncio.run(pool.generate(question()))
 
 
-def test_what_is_asked_arrives(server: ProtocolServer) -> None:
+async def test_what_is_asked_arrives(server: ProtocolServer) -> None:
     request = ChatRequest(
         (Message(role="system", content="be brief"), Message(role="user", content="one two")),
         max_tokens=9,
@@ -121,11 +112,8 @@ def test_what_is_asked_arrives(server: ProtocolServer) -> None:
         seed=5,
     )
 
-    async def run() -> ChatAnswer:
-        async with pool_of(server, served_name="", model="model") as pool:
-            return await pool.generate(request)
-
-    answer = asyncio.run(run())
+    async with pool_of(server, served_name="", model="model") as pool:
+        answer = await pool.generate(request)
     assert server.seen().bodies == [
         {
             "model": "model",
@@ -143,37 +131,29 @@ def test_what_is_asked_arrives(server: ProtocolServer) -> None:
     assert (answer.text, answer.model, answer.actor, answer.seed) == ('{"text": "one two"}', "model", "first", 5)
 
 
-def test_a_seed_is_kept_from_actors_that_die_of_it(server: ProtocolServer) -> None:
-    async def run() -> int | None:
-        async with pool_of(server, engine="vllm-cpu", takes_seed=False) as pool:
-            return (await pool.generate(question(seed=5))).seed
+async def test_a_seed_is_kept_from_actors_that_die_of_it(server: ProtocolServer) -> None:
 
-    assert asyncio.run(run()) is None
+    async with pool_of(server, engine="vllm-cpu", takes_seed=False) as pool:
+        assert (await pool.generate(question(seed=5))).seed is None
     assert "seed" not in server.seen().bodies[0]
 
 
-def test_the_key_of_the_fleet_is_sent_with_every_request(server: ProtocolServer) -> None:
+async def test_the_key_of_the_fleet_is_sent_with_every_request(server: ProtocolServer) -> None:
     server.become(api_key="sk-hidden")
 
-    async def run() -> str:
-        pool = ActorPool(fleet(server), SecretStr("sk-hidden"))
-        answer = await pool.generate(question())
-        await pool.close()
-        return answer.text
-
-    assert asyncio.run(run()) == "one two three"
+    pool = ActorPool(fleet(server), SecretStr("sk-hidden"))
+    answer = await pool.generate(question())
+    await pool.close()
+    assert answer.text == "one two three"
 
 
-def test_a_service_may_have_another_path(server: ProtocolServer) -> None:
-    async def run() -> str:
-        async with pool_of(server, engine="service", api_path="/api/paas/v4") as pool:
-            with pytest.raises(ActorError) as caught:
-                await pool.generate(question())
-            return str(caught.value)
-
-    assert asyncio.run(run()) == (
-        "actor 'first' answers 404: /api/paas/v4/chat/completions is unknown; mend the request or the fleet"
-    )
+async def test_a_service_may_have_another_path(server: ProtocolServer) -> None:
+    async with pool_of(server, engine="service", api_path="/api/paas/v4") as pool:
+        with pytest.raises(ActorError) as caught:
+            await pool.generate(question())
+        assert str(caught.value) == (
+            "actor 'first' answers 404: /api/paas/v4/chat/completions is unknown; mend the request or the fleet"
+        )
 
 
 def stats_of(server: ProtocolServer, **more: Any) -> PoolStats:

@@ -15,6 +15,8 @@ from graftline.llm.pool import ActorPool
 from tests.protocol_server import Fault, ProtocolServer
 from tests.unit.llm.pools import fleet, pool_of, question
 
+pytestmark = pytest.mark.anyio
+
 
 def asked(*servers: ProtocolServer, request: ChatRequest | None = None, **more: Any) -> tuple[ChatAnswer, PoolStats]:
     """Ask one question of a pool over `servers`."""
@@ -139,21 +141,18 @@ def test_the_deadline_is_one_for_all_tries(server: ProtocolServer) -> None:
     assert "first answers 503: a fault was asked for" in message
 
 
-def test_an_answer_that_comes_too_late_is_none_and_its_work_is_aborted(server: ProtocolServer) -> None:
+async def test_an_answer_that_comes_too_late_is_none_and_its_work_is_aborted(server: ProtocolServer) -> None:
     server.become(latency_s=30)
 
-    async def run() -> str:
-        async with pool_of(server) as pool:
-            with pytest.raises(ActorError) as caught:
-                await pool.generate(question(deadline_s=2.0))
-            while not server.seen().aborted:
-                await asyncio.sleep(0.01)
-            return str(caught.value)
-
-    assert asyncio.run(run()) == (
-        "model: no answer within 2 s, 0 tries failed: no actor has said anything; look at the actors, or give requests"
-        " longer"
-    )
+    async with pool_of(server) as pool:
+        with pytest.raises(ActorError) as caught:
+            await pool.generate(question(deadline_s=2.0))
+        while not server.seen().aborted:
+            await asyncio.sleep(0.01)
+        assert str(caught.value) == (
+            "model: no answer within 2 s, 0 tries failed: no actor has said anything; look at the actors, or give requests"
+            " longer"
+        )
 
 
 def test_a_deadline_that_is_over_asks_nobody(server: ProtocolServer) -> None:
@@ -172,14 +171,11 @@ def test_where_nobody_listens_the_others_answer(server: ProtocolServer, other: P
         assert asked(server, other, request=question(before=str(number)))[0].actor == "second"
 
 
-def test_a_secret_key_that_a_server_repeats_is_not_said(server: ProtocolServer) -> None:
+async def test_a_secret_key_that_a_server_repeats_is_not_said(server: ProtocolServer) -> None:
     server.become(always=Fault(status=400, message="Bearer sk-hidden is no key"))
 
-    async def run() -> str:
-        pool = ActorPool(fleet(server), SecretStr("sk-hidden"))
-        with pytest.raises(ActorError) as caught:
-            await pool.generate(question())
-        await pool.close()
-        return str(caught.value)
-
-    assert asyncio.run(run()) == ("actor 'first' answers 400: Bearer [secret] is no key; mend the request or the fleet")
+    pool = ActorPool(fleet(server), SecretStr("sk-hidden"))
+    with pytest.raises(ActorError) as caught:
+        await pool.generate(question())
+    await pool.close()
+    assert str(caught.value) == ("actor 'first' answers 400: Bearer [secret] is no key; mend the request or the fleet")

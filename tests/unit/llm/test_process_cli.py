@@ -1,4 +1,4 @@
-"""The commands below `graftline actors`."""
+"""The commands below `graftline model`."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from graftline.cli.main import main
-from graftline.cli.models import down, logs, status, units, up
+from graftline.cli.model import logs, serve, status, stop, units
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.servers.processes import fleet_status
@@ -79,12 +79,12 @@ def test_status_as_a_table_has_a_row_for_each(kept: KeptFleet) -> None:
 
 
 def test_up_says_that_it_is_up(kept: KeptFleet) -> None:
-    assert [(one["phase"], one["pid"]) for one in shown(kept, up)] == [("up", kept.state().server)]
+    assert [(one["phase"], one["pid"]) for one in shown(kept, serve)] == [("up", kept.state().server)]
 
 
 @pytest.mark.parametrize("options", [["-n", "1"], ["-f", "-n", "1"]])
 def test_logs_shows_the_last_lines_and_follows(kept: KeptFleet, options: list[str]) -> None:
-    program = "import pathlib, graftline.cli.models as cli; cli.logs(obj=pathlib.Path('.'))"
+    program = "import pathlib, graftline.cli.model as cli; cli.logs(obj=pathlib.Path('.'))"
     command = [sys.executable, "-c", program, "--fleet", NAME, "actor-0", *options]
     with subprocess.Popen(command, cwd=kept.paths.root, stdout=subprocess.PIPE, text=True) as shown:
         assert shown.stdout
@@ -117,11 +117,11 @@ def test_status_fails_where_not_all_are_up(kept: KeptFleet, tmp_path: Path) -> N
 def test_down_says_what_became_of_each(tmp_path: Path) -> None:
     other = KeptFleet(tmp_path)
     other.up()
-    assert said(other, down) == (0, "actor-0: stopped\ntested: down\n")
-    assert said(other, down, "--json") == (0, "{}\n")
+    assert said(other, stop) == (0, "actor-0: stopped\ntested: down\n")
+    assert said(other, stop, "--json") == (0, "{}\n")
 
 
 def test_units_names_the_files_that_it_wrote(kept: KeptFleet, tmp_path: Path) -> None:
     written = [tmp_path / "systemd" / "graftline-tested-actor-0.service", tmp_path / "supervisord.conf"]
-    assert said(kept, units, "--into", str(tmp_path)) == (0, "".join(f"{path}\n" for path in written))
+    assert said(kept, units, "--output", str(tmp_path)) == (0, "".join(f"{path}\n" for path in written))
     assert [path.is_file() for path in written] == [True, True]

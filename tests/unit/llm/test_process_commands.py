@@ -168,7 +168,7 @@ def test_vllm_is_left_to_ask_the_hub(root: Path) -> None:
 
 @pytest.mark.parametrize(("engine", "remedy"), [("embedded", "fetch"), ("vllm-cpu", "convert")])
 def test_weights_that_are_not_here_name_the_command_that_brings_them(root: Path, engine: str, remedy: str) -> None:
-    with pytest.raises(ModelError, match=f"graftline models {remedy} smollm2-135m"):
+    with pytest.raises(ModelError, match=f"graftline model {remedy} smollm2-135m"):
         weights_of(fleet_of(engine, "smollm2-135m"), Paths(root), {})
 
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,13 +27,6 @@ from graftline.llm.servers.supervisor import (
 from tests import vllm_stand_in
 from tests.kept_fleet import NAME, KeptFleet, comes, free_port
 from tests.processes import running
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Iterator[KeptFleet]:
-    fleet = KeptFleet(tmp_path)
-    yield fleet
-    fleet.down()
 
 
 def answers(port: int) -> bool:

@@ -4,21 +4,11 @@ import http.client
 import json
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 from tests.kept_fleet import KEY, KeptFleet, comes
 from tests.processes import running
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Iterator[KeptFleet]:
-    fleet = KeptFleet(tmp_path)
-    yield fleet
-    fleet.down()
 
 
 def ask(port: int) -> tuple[int, bytes]:

@@ -11,21 +11,8 @@ import pytest
 from graftline.core.clock import Clock
 from graftline.core.paths import Paths
 from graftline.pipeline.run import run_all
-from tests.lineages import NOON, Opened, Run, opened_at
+from tests.lineages import NOON, Opened, Quiet, Run, opened_at
 from tests.recipes import write_recipes
-
-
-class Quiet:
-    """A `Progress` that shows nothing."""
-
-    def start(self, stage: str, name: str) -> None:
-        pass
-
-    def advance(self, done: int, total: int) -> None:
-        pass
-
-    def finish(self, reason: str) -> None:
-        pass
 
 
 @pytest.fixture(scope="session")

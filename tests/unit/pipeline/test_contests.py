@@ -328,7 +328,7 @@ def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp
     typed = ["--root", str(other), "eval", "compare", "mine", "one", "gold", "--manifest", "test"]
     missing = CliRunner().invoke(main, typed)
     assert "is not made yet; `graftline eval run mine` makes it" in missing.output
-    options = ["--port", "artifacts=bucket", "--port", f"artifacts.url=file://{tmp_path}/bucket"]
+    options = ["--set", "artifacts=bucket", "--set", f"artifacts.url=file://{tmp_path}/bucket"]
     shown = CliRunner().invoke(main, [*typed, *options])
     assert (shown.exit_code, "one against gold" in shown.output) == (0, True), shown.output
     (Paths(other).evaluation("mine") / ATTEMPTS).write_text("", "utf-8")

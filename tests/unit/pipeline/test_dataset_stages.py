@@ -29,23 +29,8 @@ def test_raw_keeps_the_bytes_and_says_where_they_come_from(
     assert copy.read_bytes() == small_checkout.sample.read_bytes()
     record = built.record
     assert isinstance(record, RawRecord)
-    assert (
-        record.source,
-        record.version,
-        record.license,
-        record.downloaded_at,
-        record.sha256,
-        record.num_records,
-        record.counts,
-    ) == (
-        "release_pairs",
-        "1",
-        "MIT",
-        NOON,
-        record.files["release_pairs.jsonl"].sha256,
-        3,
-        {"rows": 3, "files": 1},
-    )
+    # all the contract says has test_dataset_records.py
+    assert (record.downloaded_at, record.num_records, record.counts) == (NOON, 3, {"rows": 3, "files": 1})
 
 
 def test_raw_of_several_files_fetches_them_all(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,75 +51,27 @@ def test_a_second_run_makes_nothing_and_writes_nothing(made: Path, run: Run) -> 
     assert (set(run(made).values()), content(made / "data")) == ({""}, before)
 
 
-@pytest.mark.parametrize(
-    ("file", "changes", "reasons"),
-    [
-        pytest.param(
-            "datasets.yaml",
-            {"datasets.release_pairs.version": "2"},
-            # the edits are what they were
-            changed_at("raw", "config version changed", up_to="division"),
-            id="version",
-        ),
-        pytest.param(
-            "datasets.yaml",
-            {"datasets.release_pairs.license": "ISC"},
-            changed_at("raw", "config license changed", up_to="division"),
-            id="license of the whole, where rows have their own",
-        ),
-        pytest.param(
-            "datasets.yaml",
-            {"cleaning.max_pre_tokens": 500},
-            changed_at("normalized", "config cleaning changed", up_to="division"),
-            id="cleaning that drops nothing more",
-        ),
-        pytest.param(
-            "datasets.yaml",
-            {"decontamination.shared": 0.9},
-            changed_at("normalized", "config decontamination changed", up_to="division"),
-            id="decontamination",
-        ),
-        pytest.param(
-            "datasets.yaml",
-            {"splitting.seed": 1},
-            changed_at("division", "config splitting changed", splits="input division changed"),
-            id="splitting",
-        ),
-        pytest.param(
-            "datasets.yaml",
-            {"synthesis.per_partition": 1},
-            changed_at("synthetic_rules", "config synthesis changed", tasks="input synthetic_rules changed"),
-            id="synthesis",
-        ),
-        pytest.param(
-            "trajectories.yaml",
-            {"collecting.weights.progress": 0.5},
-            changed_at("teacher_trajectories", "config collecting changed"),
-            id="collecting",
-        ),
-        pytest.param(
-            "trajectories.yaml",
-            {"workers": 2, "least_verified_steps": 7},
-            dict.fromkeys(STAGES, ""),
-            id="what changes nothing that is made",
-        ),
-        pytest.param(
-            "datasets.yaml",
-            {"splitting.seed": 0, "cleaning.max_pre_tokens": 2000},
-            dict.fromkeys(STAGES, ""),
-            id="what is the default anyway",
-        ),
-    ],
-)
+CHANGES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    # the edits are what they were; nor does cleaning drop more of them
+    ("datasets", {"datasets.release_pairs.version": "2"}, changed_at("raw", "config version changed", up_to="division")),
+    # of the whole, where rows have their own
+    ("datasets", {"datasets.release_pairs.license": "ISC"}, changed_at("raw", "config license changed", up_to="division")),
+    ("datasets", {"cleaning.max_pre_tokens": 500}, changed_at("normalized", "config cleaning changed", up_to="division")),
+    ("datasets", {"decontamination.shared": 0.9}, changed_at("normalized", "config decontamination changed", up_to="division")),
+    ("datasets", {"splitting.seed": 1}, changed_at("division", "config splitting changed", splits="input division changed")),
+    ("datasets", {"synthesis.per_partition": 1}, changed_at("synthetic_rules", "config synthesis changed", tasks="input synthetic_rules changed")),
+    ("trajectories", {"collecting.weights.progress": 0.5}, changed_at("teacher_trajectories", "config collecting changed")),
+    # what changes nothing that is made, and what is the default anyway
+    ("trajectories", {"workers": 2, "least_verified_steps": 7}, dict.fromkeys(STAGES, "")),
+    ("datasets", {"splitting.seed": 0, "cleaning.max_pre_tokens": 2000}, dict.fromkeys(STAGES, "")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "changes", "reasons"), CHANGES, ids=[str(changes) for _, changes, _ in CHANGES])
 def test_a_changed_setting_remakes_what_depends_on_it(
-    made: Path,
-    run: Run,
-    reconfigure: Callable[..., None],
-    file: str,
-    changes: dict[str, Any],
-    reasons: dict[str, str],
+    made: Path, run: Run, reconfigure: Any, file: str, changes: dict[str, Any], reasons: dict[str, str]
 ) -> None:
-    reconfigure(made, file, changes)
+    reconfigure(made, f"{file}.yaml", changes)
     assert by_stage(run(made)) == reasons
     assert set(run(made).values()) == {""}
 
@@ -189,25 +142,6 @@ def test_changed_code_with_equal_output_stops_there(made: Path, run: Run) -> Non
     assert load_record(path.parent) == before
 
 
-def _alter(folder: Path) -> None:
-    with (folder / "edits.jsonl").open("a", encoding="utf-8") as stream:
-        stream.write("\n")
-
-
-def _remove_file(folder: Path) -> None:
-    (folder / "edits.parquet").unlink()
-
-
-def _add_file(folder: Path) -> None:
-    (folder / "notes.txt").write_text("mine", "utf-8")
-
-
-def _remove_folder(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
-
-
 def _forge(folder: Path) -> None:
     path = folder / "_meta.json"
     path.write_text(path.read_text("utf-8").replace('"rows": 1', '"rows": 1000'), "utf-8")
@@ -216,18 +150,21 @@ def _forge(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (_alter, "file 'edits.jsonl' was altered after it was written"),
-        (_remove_file, "file 'edits.parquet' is missing"),
-        (_add_file, "file 'notes.txt' is not in the record"),
+        (
+            lambda folder: (folder / "edits.jsonl").write_text("\n"),
+            "file 'edits.jsonl' was altered after it was written",
+        ),
+        (lambda folder: (folder / "edits.parquet").unlink(), "file 'edits.parquet' is missing"),
+        (lambda folder: (folder / "notes.txt").write_text("mine"), "file 'notes.txt' is not in the record"),
         (
             _forge,
             "unreadable record: {folder}/_meta.json: identity is not that of its content; materialize its asset again",
         ),
-        (_remove_folder, "not there yet"),
+        (shutil.rmtree, "not there yet"),
     ],
 )
 def test_a_damaged_artifact_is_found_and_made_as_it_was(
-    made: Path, run: Run, damage: Callable[[Path], None], reason: str
+    made: Path, run: Run, damage: Callable[[Path], object], reason: str
 ) -> None:
     folder = Paths(made).partition("processed", "python", "train")
     before = content(made / "data")

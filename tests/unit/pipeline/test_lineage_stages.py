@@ -32,14 +32,9 @@ def test_all_stages_lead_from_rows_to_verified_steps(
     for language in ("java", "javascript", "python"):
         for split in ("train", "dev", "test"):
             # one real edit, and the two synthetic ones that were asked for, each solved in one step
-            assert load_record(paths.partition("trajectories/parquet", language, split)).counts == {
-                "rows": 3,
-                "verified": 3,
-                "verified_steps": 3,
-                "no_reward": 0,
-                "level.exact": 3,
-                "steps": 3,
-            }
+            counts = load_record(paths.partition("trajectories/parquet", language, split)).counts
+            names = ("rows", "verified", "verified_steps", "level.exact", "steps")
+            assert counts == {**dict.fromkeys(names, 3), "no_reward": 0}
 
 
 def test_run_all_works_in_child_processes_as_the_manifest_says(
@@ -166,20 +161,6 @@ def test_a_stage_without_its_input_says_what_is_missing_and_what_to_do(
     )
 
 
-def test_a_stage_refuses_an_input_that_was_altered(
-    opened: Opened, small_checkout: Any, varied_pairs: list[dict[str, Any]]
-) -> None:
-    small_checkout.write(varied_pairs)
-    with opened() as lineage:
-        built = make("raw", lineage, "release_pairs")
-        (built.folder / "release_pairs.jsonl").write_text("", "utf-8")
-        with pytest.raises(RecordError) as error:
-            make("normalized", lineage, "release_pairs")
-    assert str(error.value) == (
-        f"{built.folder}: file 'release_pairs.jsonl' was altered after it was written; materialize its asset again"
-    )
-
-
 def test_an_unknown_dataset_lists_the_known_ones(opened: Opened) -> None:
     with opened() as lineage, pytest.raises(ConfigError) as error:
         make("raw", lineage, "commits")
@@ -207,34 +188,25 @@ def test_a_run_that_stopped_goes_on_where_it_was(
 def test_progress_is_told_of_every_artifact_in_order(
     small_checkout: Any, varied_pairs: list[dict[str, Any]], reconfigure: Callable[..., None]
 ) -> None:
-    told: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
-    class Told:
-        def start(self, stage: str, name: str) -> None:
-            told.append(("start", stage, name))
-
-        def advance(self, done: int, total: int) -> None:
-            told.append(("advance", done, total))
-
-        def finish(self, reason: str) -> None:
-            told.append(("finish", reason))
+    class Recorded:
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *values: calls.append((name, *values))
 
     small_checkout.write(varied_pairs[:2])
     reconfigure(small_checkout.root, "datasets.yaml", {"languages": ["python"], "synthesis.per_partition": 0})
-    run_all(Paths(small_checkout.root), "local", {"sandbox": "memory"}, Told())
+    run_all(Paths(small_checkout.root), "local", {"sandbox": "memory"}, Recorded())
     size = small_checkout.sample.stat().st_size
-    started = [what[1:] for what in told if what[0] == "start"]
     splits = ("train", "dev", "test")
-    parts = ("splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
-    assert started == [
-        ("raw", "release_pairs"),
-        ("normalized", "release_pairs"),
-        ("division", "all"),
+    later = ("synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
+    assert [call[1:] for call in calls if call[0] == "start"] == [
+        *(("raw", "release_pairs"), ("normalized", "release_pairs"), ("division", "all")),
         *(("splits", f"python/{split}") for split in splits),
         ("label_tasks", "all"),
-        *((stage, f"python/{split}") for stage in parts[1:] for split in splits),
+        *((stage, f"python/{split}") for stage in later for split in splits),
     ]
-    assert told[:9] == [
+    assert calls[:9] == [
         ("start", "raw", "release_pairs"),
         # bytes, of which the source says how many there are
         ("advance", size, size),
@@ -247,10 +219,5 @@ def test_progress_is_told_of_every_artifact_in_order(
         ("finish", "not there yet"),
         ("start", "splits", "python/train"),
     ]
-    assert [what for what in told if what[0] == "advance"][2:] == [
-        # the two tasks, one in train and one in dev, and an attempt at each
-        ("advance", 1, 1),
-        ("advance", 1, 1),
-        ("advance", 1, 1),
-        ("advance", 1, 1),
-    ]
+    # the two tasks, one in train and one in dev, and an attempt at each
+    assert [call for call in calls if call[0] == "advance"][2:] == [("advance", 1, 1)] * 4

@@ -229,5 +229,5 @@ def test_commands_list_make_show_and_cancel(root: Path) -> None:
     assert said("resume", "tiny", "--manifest", "test")["rollouts"] == made["rollouts"]
     assert said("cancel", "tiny") == {"asked_to_end": 0}
     assert said("list")["prompts"][0]["made"] is True
-    unknown = CliRunner().invoke(main, ["--root", str(root), "prompts", "show", "other"])
+    unknown = CliRunner().invoke(main, ["--root", str(root), "prompt", "show", "other"])
     assert (unknown.exit_code, "known in configs/prompts: tiny" in unknown.output) == (1, True)

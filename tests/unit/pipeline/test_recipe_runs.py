@@ -88,25 +88,31 @@ def test_a_recipe_without_a_file_is_given_all_its_values(root: Path) -> None:
         Runtime.build_spec("dpo", config, root=root)
 
 
-def test_what_is_unknown_is_refused_with_what_is_known(root: Path) -> None:
-    with pytest.raises(ConfigError, match=r"recipe 'sl' is unknown; .*recipes has .*dpo, .*sl_basic.*, and there are"):
-        Runtime.build_spec("sl", root=root)
-    with pytest.raises(ConfigError, match="manifest 'staging' is unknown; known: default, local, dev, prod, test"):
-        Runtime.run("sl_basic", manifest="staging", root=root, dry_run=True)
-    with pytest.raises(ConfigError, match="port 'blob' is unknown; known: training_client, dataset_store, blob_store"):
-        Runtime.run("sl_basic", ports={"blob": "memory"}, root=root, dry_run=True)
-    with pytest.raises(ConfigError, match="port 'queue': is no setting, but of type object; only training_client"):
-        Runtime.run("sl_basic", ports={"queue": object()}, root=root, dry_run=True)
-    with pytest.raises(ConfigError, match="sizes: unknown key"):
-        Runtime.run("sl_basic", {"sizes": 3}, manifest="test", root=root)
+@pytest.mark.parametrize(
+    ("recipe", "values", "options", "message"),
+    [
+        ("sl", None, {}, r"recipe 'sl' is unknown; .*recipes has .*dpo, .*sl_basic.*, and there are"),
+        ("sl_basic", None, {"manifest": "staging"}, "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
+        ("sl_basic", None, {"ports": {"blob": "memory"}}, "port 'blob' is unknown; known: training_client, dataset_store, blob"),
+        ("sl_basic", None, {"ports": {"queue": object()}}, "port 'queue': is no setting, but of type object; only training"),
+        ("sl_basic", {"sizes": 3}, {}, "sizes: unknown key"),
+    ],
+)  # fmt: skip
+def test_what_is_unknown_is_refused_with_what_is_known(
+    root: Path, recipe: str, values: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Runtime.run(recipe, values, root=root, dry_run=True, **options)
+
+
+OF_THIS_MACHINE = ["files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]
 
 
 @pytest.mark.parametrize(
     ("manifest", "kinds"),
     [
-        ("default", ["local", "files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]),
-        ("local", ["local", "files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]),
-        ("prod", ["tinker", "files", "filesystem", "sources", "actors", "hashed", "sqlite", "warm"]),
+        ("default", ["local", *OF_THIS_MACHINE]),
+        ("prod", ["tinker", *OF_THIS_MACHINE]),
         ("test", ["memory", "memory", "memory", "memory", "memory", "hashed", "memory", "memory"]),
     ],
 )
@@ -130,14 +136,8 @@ def test_ports_are_replaced_by_either_of_their_names(root: Path) -> None:
 def test_every_port_of_the_test_manifest_is_one_of_this_process(root: Path) -> None:
     with Runtime.build_ports("test", STORED, root=root) as ports:
         assert [type(getattr(ports, name)) for name in PORTS if name != "llm_client"] == [
-            MemoryTrainingService,
-            MemoryDatasetStore,
-            BlobStore,
-            FolderHub,
-            HashedEmbedder,
-            MemoryVectorStore,
-            MemorySandbox,
-        ]
+            MemoryTrainingService, MemoryDatasetStore, BlobStore, FolderHub, HashedEmbedder, MemoryVectorStore, MemorySandbox,
+        ]  # fmt: skip
         assert ports.llm_client.name == "memory"
         assert ports.dataset_store.names() == ["chats.jsonl", "sets/pairs.jsonl"]
         assert ports.training_client is ports.training_client
@@ -163,13 +163,9 @@ def test_a_recipe_is_trained_in_this_process(root: Path) -> None:
     assert run.config["model"] == "smollm2-135m"
     # not among those of real models, whose run of this recipe and data would have the same name
     assert done.adapter == root / "models/adapters/memory" / run.run_id
-    assert sorted(path.name for path in done.adapter.iterdir() if path.suffix != ".lock") == [
-        "README.md",
-        "_meta.json",
-        "adapter_config.json",
-        "adapter_model.safetensors",
-        "facts.json",
-    ]
+    assert {path.name for path in done.adapter.iterdir() if path.suffix != ".lock"} == {
+        "README.md", "_meta.json", "adapter_config.json", "adapter_model.safetensors", "facts.json",
+    }  # fmt: skip
     again = Runtime.run("sl_basic", LITTLE, **given)
     assert (again.result.run, again.adapter, len(seen)) == (run, done.adapter, 9)
 
@@ -199,21 +195,14 @@ def test_files_of_the_root_are_the_datasets_of_other_manifests(root: Path) -> No
     pytest.importorskip("tinker_cookbook", reason=EXTRA)
     (root / "elsewhere").mkdir()
     (root / "elsewhere" / "chats.jsonl").write_text(CHATS, "utf-8")
-    short = {"max_steps": 1, "batch_size": 4}
     with MemoryTrainingService() as service:
-        done = Runtime.run(
-            "sl_basic",
-            {**short, "dataset": "elsewhere/chats.jsonl"},
-            manifest="local",
-            ports={"training_client": service},
-            root=root,
-        )
-        other = Runtime.run(
-            "sl_basic",
-            {**short, "dataset": "chats.jsonl"},
-            ports={"training_client": service, "dataset_store": FilesDatasetStore(root / "elsewhere")},
-            root=root,
-        )
+
+        def run(dataset: str, **ports: Any) -> Any:
+            values = {"max_steps": 1, "batch_size": 4, "dataset": dataset}
+            return Runtime.run("sl_basic", values, ports={"training_client": service, **ports}, root=root)
+
+        done = run("elsewhere/chats.jsonl")
+        other = run("chats.jsonl", dataset_store=FilesDatasetStore(root / "elsewhere"))
     assert done.result.run.dataset == other.result.run.dataset
     assert done.result.run_id != other.result.run_id
 
@@ -222,10 +211,6 @@ def test_a_dataset_that_is_not_there_is_an_error(root: Path) -> None:
     pytest.importorskip("tinker_cookbook", reason=EXTRA)
     with pytest.raises(DataError, match=r"nothing\.jsonl: cannot be read"):
         Runtime.run("sl_basic", {"dataset": "nothing.jsonl"}, manifest="test", ports=STORED, root=root)
+    ports = {"dataset_store": "files", "dataset_store.folder": "nowhere"}
     with pytest.raises(DataError, match="is no folder; name the one that datasets are in"):
-        Runtime.run(
-            "sl_basic",
-            manifest="test",
-            ports={"dataset_store": "files", "dataset_store.folder": "nowhere"},
-            root=root,
-        )
+        Runtime.run("sl_basic", manifest="test", ports=ports, root=root)

@@ -39,7 +39,7 @@ def test_every_artifact_is_verified(root: Path) -> None:
 
 
 def test_rows_attempts_adapters_and_evaluations_are_shown(root: Path) -> None:
-    stages = graftline(root, "summary", "--json")["stages"]
+    stages = graftline(root, "status", "--json")["stages"]
     counts = {name: stage["counts"] for name, stage in stages.items()}
     assert (counts["splits"]["rows"], counts["tasks"]["rows"], counts["trajectories"]["verified"]) == (27, 37, 36)
     assert "| verified | 4 | 0 |" in graftline(root, "eval", "report", "teachers")
@@ -54,9 +54,9 @@ def test_an_adapter_is_traced_to_its_rows_and_their_licenses(root: Path) -> None
 
 
 def test_a_run_brings_it_up_to_date_and_comes_to_the_same(root: Path) -> None:
-    before = graftline(root, "summary", "--json")["stages"]
+    before = graftline(root, "status", "--json")["stages"]
     graftline(root, "run")
-    after = graftline(root, "summary", "--json")["stages"]
+    after = graftline(root, "status", "--json")["stages"]
     assert {name for name, stage in after.items() if stage["made"]} == MADE_AGAIN_BY_A_RUN
     compared = ("splits", "synthetic_rules", "tasks", "trajectories", "sft_dataset")
     counts = {name: dict(after[name]["counts"]) for name in compared}

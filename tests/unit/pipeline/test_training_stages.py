@@ -175,8 +175,8 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_recipe_that_cannot_be_trained_says_why(adapted: Paths, stages: Opened, fault: str) -> None:
     values, kind, message = FAULTS[fault]
-    name = values.pop("name", "bad")
-    write_recipe(adapted.root, name, **values)
+    name = values.get("name", "bad")
+    write_recipe(adapted.root, name, **{key: value for key, value in values.items() if key != "name"})
     with stages() as lineage, pytest.raises(kind, match=message):
         sft_dataset(lineage, name)
 

@@ -35,7 +35,7 @@ def test_a_right_action_is_right() -> None:
 def test_an_action_that_is_too_broad_is_told_the_line_that_must_stay() -> None:
     action = PatternAction(pattern="g($X, key=$A)", rewrite="g($X, name=$A)")
     feedback = "It also rewrites line 8, `return g(1, key=2) == 'a'`, which must stay as it is. 1 match was right."
-    assert criticism(action) == Criticism(Finding.TOO_BROAD, feedback)
+    assert criticism(action) == Criticism(Finding.TOO_BROAD, feedback, 8)
 
 
 def test_a_right_place_with_a_wrong_text_is_told_apart() -> None:
@@ -44,7 +44,7 @@ def test_a_right_place_with_a_wrong_text_is_told_apart() -> None:
         " The rewrite leaves `key` out: repeat in it what has to stay."
     )
     found = criticism(PatternAction(pattern="g(x, key=2)", rewrite="g(x, nam=2)"))
-    assert found == Criticism(Finding.WRONG_TEXT, feedback)
+    assert found == Criticism(Finding.WRONG_TEXT, feedback, 4)
 
 
 def test_what_is_missed_is_not_named() -> None:
@@ -72,7 +72,7 @@ def test_an_action_that_writes_what_stands_there_is_told_so() -> None:
         BEFORE.replace("log(", "trace("): ", where something else has to stand",
     }
     for wanted, said in more.items():
-        assert criticism(action, wanted) == Criticism(Finding.NO_CHANGE, f"{feedback}{said}.")
+        assert criticism(action, wanted) == Criticism(Finding.NO_CHANGE, f"{feedback}{said}.", 3)
 
 
 def test_a_sign_at_the_end_of_one_side_alone_is_named() -> None:
@@ -87,7 +87,7 @@ def test_a_sign_at_the_end_of_one_side_alone_is_named() -> None:
 def test_a_text_that_no_longer_parses_is_broken() -> None:
     feedback = "After it the text is no valid python: on line 4 it writes `g((x, key=2)`."
     action = PatternAction(pattern="g(x, key=2)", rewrite="g((x, key=2)")
-    assert [criticism(action, wanted) for wanted in (None, WANTED)] == [Criticism(Finding.BROKEN, feedback)] * 2
+    assert [criticism(action, wanted) for wanted in (None, WANTED)] == [Criticism(Finding.BROKEN, feedback, 4)] * 2
 
 
 def test_dots_that_are_written_are_said_to_be_no_metavariable() -> None:
@@ -96,7 +96,7 @@ def test_dots_that_are_written_are_said_to_be_no_metavariable() -> None:
         " `...` is written as it stands: use a metavariable of the pattern."
     )
     action = PatternAction(pattern="g(x, key=2)", rewrite="g(...")
-    assert criticism(action) == Criticism(Finding.BROKEN, feedback)
+    assert criticism(action) == Criticism(Finding.BROKEN, feedback, 4)
 
 
 def test_braces_round_a_block_of_python_are_said_to_be_none() -> None:
@@ -242,7 +242,7 @@ REFUSED = {
 def test_a_refused_action_is_explained(name: str) -> None:
     action, hint = REFUSED[name]
     found = criticism(action)
-    assert found.finding == Finding.INVALID
+    assert (found.finding, found.line) == (Finding.INVALID, None)
     assert found.feedback.startswith("ast-grep refuses it: ")
     assert found.feedback.endswith(hint)
 

@@ -111,16 +111,6 @@ def test_what_is_given_as_extra_is_in_the_line(files: JsonLogFiles, folder: Path
     }
 
 
-def test_an_exception_is_text_in_its_line(files: JsonLogFiles, folder: Path, logger: logging.Logger) -> None:
-    try:
-        raise ValueError("of the test")
-    except ValueError:
-        logger.exception("failed")
-    (line,) = lines(folder)
-    first, *_, last = line["exception"].splitlines()
-    assert (first, last) == ("Traceback (most recent call last):", "ValueError: of the test")
-
-
 def test_no_secret_is_in_a_line(files: JsonLogFiles, folder: Path, logger: logging.Logger, secret: str) -> None:
     try:
         raise ValueError(f"with {secret}")

@@ -43,7 +43,7 @@ def started_server(
 
     `options` are those of `graftline tinker serve`; `port` is a free one and `threads` is 1 if not given.
     """
-    given = {"folder": model_folder, "model": model, "root": root, "port": 0, "threads": 1, **options}
+    given = {"folder": model_folder, "model": model, "store": root, "port": 0, "threads": 1, **options}
     root.mkdir(parents=True, exist_ok=True)
     with _log_of(root).open("a", encoding="utf-8") as log:
         process = subprocess.Popen(

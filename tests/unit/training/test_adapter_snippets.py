@@ -148,6 +148,6 @@ def test_the_card_says_what_it_was_trained_on_and_what_that_means(trained: Train
     assert "unpacked from Q4_1 to 16 bits" in card
     assert f"with the renderer `{trained.run.config['renderer']}`" in card
     assert (
-        f"graftline models adapter . --base tiny-qwen3 --into gguf llama-server --model tiny.Q4_1.gguf --lora gguf/{trained.folder.name}.gguf"
+        f"graftline model convert-adapter . --base tiny-qwen3 --output gguf llama-server --model tiny.Q4_1.gguf --lora gguf/{trained.folder.name}.gguf"
         in card
     )

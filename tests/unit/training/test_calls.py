@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from graftline.core.errors import DataError
 from graftline.training.local.calls import Answer, Call, Calls
 
+pytestmark = pytest.mark.anyio
 LONG_S = 120.0
 SOON_S = 0.05
 
@@ -56,7 +57,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(**options: Any) -> AsyncIterator[Desk]:
+async def open_desk(**options: Any) -> AsyncIterator[Desk]:
     calls = Calls(**{"max_shared_weight": 16, **options})
     calls.start()
     found = Desk(calls)
@@ -67,27 +68,17 @@ async def desk(**options: Any) -> AsyncIterator[Desk]:
         calls.stop()
 
 
-def played(scenario: Callable[[Desk], Awaitable[None]], **options: Any) -> None:
-    async def play() -> None:
-        async with desk(**options) as found:
-            await scenario(found)
-
-    asyncio.run(play())
-
-
 @pytest.mark.parametrize("arrival", [[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [3, 1, 4, 2]])
-def test_calls_of_a_run_are_done_by_number_in_whatever_order_they_come(arrival: list[int]) -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_calls_of_a_run_are_done_by_number_in_whatever_order_they_come(arrival: list[int]) -> None:
+    async with open_desk() as desk:
         calls = [desk.submit(f"run/{number}", "run", number) for number in arrival]
 
         assert await desk.ended(*calls) == [("done", {"did": f"run/{number}"}) for number in arrival]
         assert desk.done == [f"run/{number}" for number in range(1, 5)]
 
-    played(scenario)
 
-
-def test_a_call_waits_for_those_before_it_but_not_for_other_runs() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_a_call_waits_for_those_before_it_but_not_for_other_runs() -> None:
+    async with open_desk() as desk:
         second = desk.submit("a/2", "a", 2)
         other, unnumbered = desk.submit("b/1", "b", 1), desk.submit("c")
         await desk.ended(other, unnumbered)
@@ -97,13 +88,10 @@ def test_a_call_waits_for_those_before_it_but_not_for_other_runs() -> None:
         await desk.ended(first, second)
         assert desk.done == ["b/1", "c", "a/1", "a/2"]
 
-    played(scenario)
 
-
-def test_what_waits_for_a_call_that_never_comes_is_refused_and_those_after_it_are_done() -> None:
+async def test_what_waits_for_a_call_that_never_comes_is_refused_and_those_after_it_are_done() -> None:
     lost: list[str] = []
-
-    async def scenario(desk: Desk) -> None:
+    async with open_desk(lost_s=SOON_S, on_lost=lost.append) as desk:
         # 2 failed in its client, after it had its number; so did 4
         calls = [desk.submit(f"run/{number}", "run", number) for number in (1, 3, 5)]
         refusal = "call 2 of this run never came, so this one after it is not done; send it again"
@@ -116,13 +104,10 @@ def test_what_waits_for_a_call_that_never_comes_is_refused_and_those_after_it_ar
         assert desk.done == ["run/1", "run/6"]
         assert lost == ["run"]
 
-    played(scenario, lost_s=SOON_S, on_lost=lost.append)
 
-
-def test_a_call_that_comes_late_is_not_lost() -> None:
+async def test_a_call_that_comes_late_is_not_lost() -> None:
     lost: list[str] = []
-
-    async def scenario(desk: Desk) -> None:
+    async with open_desk(lost_s=LONG_S, on_lost=lost.append) as desk:
         late = desk.submit("run/2", "run", 2), desk.submit("run/4", "run", 4)
         first = desk.submit("run/1", "run", 1)
         # of these the wait begins anew, for another number is missing
@@ -132,11 +117,9 @@ def test_a_call_that_comes_late_is_not_lost() -> None:
         assert desk.done == [f"run/{number}" for number in range(1, 5)]
         assert lost == []
 
-    played(scenario, lost_s=LONG_S, on_lost=lost.append)
 
-
-def test_a_call_that_is_made_again_is_the_same_call() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_a_call_that_is_made_again_is_the_same_call() -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         waiting = desk.submit("run/1", "run", 1)
         assert desk.submit("run/1", "run", 1) is waiting
@@ -147,8 +130,6 @@ def test_a_call_that_is_made_again_is_the_same_call() -> None:
         assert desk.calls.get("run/1") is waiting
         await desk.ended(desk.submit("run/2", "run", 2))
         assert desk.done == ["run/1", "run/2"]
-
-    played(scenario)
 
 
 @pytest.mark.parametrize(
@@ -162,25 +143,22 @@ def test_a_call_that_is_made_again_is_the_same_call() -> None:
         ),
     ],
 )
-def test_a_failure_is_an_answer_that_says_whose_it_is(
+async def test_a_failure_is_an_answer_that_says_whose_it_is(
     caplog: pytest.LogCaptureFixture, error: Exception, answer: Answer, logged: list[str]
 ) -> None:
     def fail() -> Answer:
         raise error
 
-    async def scenario(desk: Desk) -> None:
-        failed = desk.calls.submit("run/1", fail, "run", 1)
-        following = desk.submit("run/2", "run", 2)
-
-        assert await desk.ended(failed, following) == [("failed", answer), ("done", {"did": "run/2"})]
-
     with caplog.at_level(logging.WARNING):
-        played(scenario)
+        async with open_desk() as desk:
+            failed = desk.calls.submit("run/1", fail, "run", 1)
+            following = desk.submit("run/2", "run", 2)
+            assert await desk.ended(failed, following) == [("failed", answer), ("done", {"did": "run/2"})]
     assert caplog.messages == logged
 
 
-def test_all_who_wait_for_a_call_are_told() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_all_who_wait_for_a_call_are_told() -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         call = desk.submit("one")
         several = [asyncio.create_task(desk.calls.wait(call, LONG_S)) for _ in range(3)]
@@ -192,11 +170,9 @@ def test_all_who_wait_for_a_call_are_told() -> None:
         assert await asyncio.gather(*several) == [True] * 3
         assert call.waiters == []
 
-    played(scenario)
 
-
-def test_a_cancelled_call_is_not_done_and_who_waits_is_told_at_once() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_a_cancelled_call_is_not_done_and_who_waits_is_told_at_once() -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         call, following = desk.submit("one"), desk.submit("two")
         waiting = asyncio.create_task(desk.calls.wait(call, LONG_S))
@@ -212,11 +188,9 @@ def test_a_cancelled_call_is_not_done_and_who_waits_is_told_at_once() -> None:
         await desk.ended(following)
         assert desk.done == ["two"]
 
-    played(scenario)
 
-
-def test_what_has_ended_cannot_be_cancelled() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_what_has_ended_cannot_be_cancelled() -> None:
+    async with open_desk() as desk:
         call = desk.submit("one")
         await desk.ended(call)
 
@@ -224,8 +198,6 @@ def test_what_has_ended_cannot_be_cancelled() -> None:
         desk.calls.cancel("unknown")
 
         assert (call.state, call.answer) == ("done", {"did": "one"})
-
-    played(scenario)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +212,10 @@ def test_what_has_ended_cannot_be_cancelled() -> None:
         ([("", 1), ("", 1)], [["0"], ["1"]]),
     ],
 )
-def test_neighbors_that_want_the_same_are_done_together(
+async def test_neighbors_that_want_the_same_are_done_together(
     asked: Sequence[tuple[str, int]], together: list[list[str]]
 ) -> None:
-    async def scenario(desk: Desk) -> None:
+    async with open_desk(max_shared_weight=4) as desk:
         await desk.close_gate()
         calls = [desk.submit_shared(str(number), *one) for number, one in enumerate(asked)]
 
@@ -252,11 +224,9 @@ def test_neighbors_that_want_the_same_are_done_together(
         assert desk.done == together
         assert answers == [("done", {"did": str(number)}) for number in range(len(asked))]
 
-    played(scenario, max_shared_weight=4)
 
-
-def test_shared_calls_do_not_overtake_others() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_shared_calls_do_not_overtake_others() -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         before, between = desk.submit_shared("before", "a"), desk.submit("between")
         after = desk.submit_shared("after", "a")
@@ -265,11 +235,9 @@ def test_shared_calls_do_not_overtake_others() -> None:
 
         assert desk.done == [["before"], "between", ["after"]]
 
-    played(scenario)
 
-
-def test_one_that_is_cancelled_is_left_out_of_what_is_done_together() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_one_that_is_cancelled_is_left_out_of_what_is_done_together() -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         calls = [desk.submit_shared(name, "a") for name in "xyz"]
         desk.calls.cancel("x")
@@ -277,25 +245,21 @@ def test_one_that_is_cancelled_is_left_out_of_what_is_done_together() -> None:
         assert [state for state, _ in await desk.ended(*calls)] == ["cancelled", "done", "done"]
         assert desk.done == [["y", "z"]]
 
-    played(scenario)
 
-
-def test_what_fails_together_is_answered_to_all() -> None:
+async def test_what_fails_together_is_answered_to_all() -> None:
     def fail(items: Sequence[Any]) -> Sequence[Answer]:
         raise DataError(f"{len(items)} failed")
 
-    async def scenario(desk: Desk) -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         calls = [desk.calls.submit_shared(name, "a", name, 1, fail) for name in "xy"]
 
         failed = ("failed", {"error": "2 failed", "category": "user"})
         assert await desk.ended(*calls) == [failed, failed]
 
-    played(scenario)
 
-
-def test_answers_that_nobody_fetched_for_long_are_forgotten() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_answers_that_nobody_fetched_for_long_are_forgotten() -> None:
+    async with open_desk(keep_s=0.0) as desk:
         first = desk.submit("run/1", "run", 1)
         await desk.ended(first)
         waiting = desk.submit("run/3", "run", 3)
@@ -309,21 +273,17 @@ def test_answers_that_nobody_fetched_for_long_are_forgotten() -> None:
         with pytest.raises(DataError, match="call 1 of run was answered long ago"):
             desk.submit("run/1", "run", 1)
 
-    played(scenario, keep_s=0.0)
 
-
-def test_only_so_many_answers_are_kept() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_only_so_many_answers_are_kept() -> None:
+    async with open_desk(max_kept=3) as desk:
         for name in "abcdef":
             await desk.ended(desk.submit(name))
 
         assert [name for name in "abcdef" if desk.calls.get(name)] == ["c", "d", "e", "f"]
 
-    played(scenario, max_kept=3)
 
-
-def test_calls_of_a_run_that_is_forgotten_are_cancelled_and_its_numbers_begin_again() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_calls_of_a_run_that_is_forgotten_are_cancelled_and_its_numbers_begin_again() -> None:
+    async with open_desk() as desk:
         await desk.ended(desk.submit("old/1", "run", 1))
         parked = desk.submit("old/3", "run", 3)
         other = desk.submit("other/2", "other", 2)
@@ -335,11 +295,9 @@ def test_calls_of_a_run_that_is_forgotten_are_cancelled_and_its_numbers_begin_ag
         await desk.ended(desk.submit("new/1", "run", 1), desk.submit("other/1", "other", 1), other)
         assert desk.done == ["old/1", "new/1", "other/1", "other/2"]
 
-    played(scenario)
 
-
-def test_stopping_ends_after_the_call_that_is_worked_on() -> None:
-    async def scenario(desk: Desk) -> None:
+async def test_stopping_ends_after_the_call_that_is_worked_on() -> None:
+    async with open_desk() as desk:
         await desk.close_gate()
         calls = [desk.submit("one"), desk.submit_shared("two", "a"), desk.submit_shared("three", "a")]
         waiting = asyncio.create_task(desk.calls.wait(calls[0], LONG_S))
@@ -351,5 +309,3 @@ def test_stopping_ends_after_the_call_that_is_worked_on() -> None:
         assert not await asyncio.wait_for(waiting, LONG_S / 4)
         assert (desk.done, [call.state for call in calls]) == ([], ["waiting"] * 3)
         assert not any(thread.name == "engine" for thread in threading.enumerate())
-
-    played(scenario)

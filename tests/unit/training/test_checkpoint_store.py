@@ -152,17 +152,6 @@ def test_what_fails_to_be_written_is_not_there(store: CheckpointStore) -> None:
     assert content(store, one) == "first"
 
 
-def test_a_copy_is_a_checkpoint_of_its_own(store: CheckpointStore, time: Time) -> None:
-    one = written(store, ttl_s=HOUR_S)
-    two = store.at("copied", "weights", "one")
-
-    store.copy(one, two, ttl_s=2 * HOUR_S)
-    time.pass_by(hours=1)
-
-    assert paths(store) == [two.uri]
-    assert content(store, two) == "first"
-
-
 def test_what_is_deleted_is_gone_with_all_that_belongs_to_it(store: CheckpointStore, tmp_path: Path) -> None:
     one, two = written(store), written(store, "two")
     store.set_ttl(one, HOUR_S)
@@ -269,8 +258,6 @@ def test_a_checkpoint_whose_files_were_changed_is_not_read(
 
     with pytest.raises(DataError, match=f"^checkpoint {one.uri} is damaged: .*{reason}"):
         store.files(one)
-    with pytest.raises(DataError, match="is damaged"):
-        store.copy(one, store.at("copied", "weights", "one"), None)
     assert paths(store) == [one.uri]
 
 

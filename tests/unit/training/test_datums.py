@@ -1,8 +1,5 @@
 """Chats as datums: every token and weight against lists that are worked out by hand from the layout of the renderer."""
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,21 +8,12 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import ConfigError, ModelError
-from graftline.rollouts.collect import RolloutConfig, collect
-from graftline.rollouts.exports.chats import sft_rows
-from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import Proposal
-from graftline.rollouts.teachers.prompt import load_prompt
-from graftline.rollouts.trajectory import Trajectory
-from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.datums import (
     Rendered,
     chat_fault,
     load_tokenizer,
     render_all,
 )
-from tests.unit.rollouts.test_feedback_attempts import MISSED, OLD, attempted
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 pytest.importorskip("tinker_cookbook", reason="pip install 'graftline[training]'")
@@ -73,20 +61,6 @@ def held(datum: Any) -> tuple[list[int], list[int], list[float]]:
     return datum.model_input.to_ints(), list(inputs["target_tokens"].data), list(inputs["weights"].data)
 
 
-def test_role_colon_writes_roles_and_trains_on_the_answer_and_its_end(tokenizer: Any) -> None:
-    assert held(render(CHAT, tokenizer)) == plan(
-        tokenizer,
-        ("System:", 0),
-        (" Be brief.\n\n", 0),
-        ("User:", 0),
-        (" Who finishes the letter?\n\n", 0),
-        ("Assistant:", 0),
-        (" A teacher.\n\n", 1),
-        # the text at which sampling stops
-        ("User:", 1),
-    )
-
-
 def test_role_colon_trains_on_all_answers_of_a_chat_in_one_datum(tokenizer: Any) -> None:
     [datum] = render_all([TALK], tokenizer).datums
     assert held(datum) == plan(
@@ -101,6 +75,7 @@ def test_role_colon_trains_on_all_answers_of_a_chat_in_one_datum(tokenizer: Any)
         (" When?\n\n", 0),
         ("Assistant:", 0),
         (" Before noon.\n\n", 1),
+        # the text at which sampling stops
         ("User:", 1),
     )
 
@@ -119,15 +94,6 @@ def qwen3_answer(content: str) -> list[Piece]:
     # a turn that did not think has an empty block, which the model has to write itself
     block: list[Piece] = [("<think>", 1), ("\n\n", 1), ("</think>", 1), (f"\n\n{content}", 1)]
     return [("<|im_start|>", 0), ("assistant\n", 0), *block, ("<|im_end|>", 1)]
-
-
-def test_qwen3_marks_turns_and_trains_on_the_answer_with_its_empty_thoughts(tokenizer: Any) -> None:
-    assert held(render(CHAT, tokenizer, "qwen3")) == plan(
-        tokenizer,
-        *qwen3_turn("system", "Be brief."),
-        *qwen3_turn("user", "Who finishes the letter?"),
-        *qwen3_answer("A teacher."),
-    )
 
 
 def test_qwen3_trains_on_every_answer_as_it_would_be_given(tokenizer: Any) -> None:
@@ -234,51 +200,6 @@ def test_the_same_chats_are_the_same_datums(tokenizer: Any) -> None:
     assert [held(datum) for datum in first.datums] == [held(datum) for datum in second.datums]
 
 
-# trajectories
-
-
-class GoldTeacher:
-    """Proposes the right action at once."""
-
-    name, uses_feedback = "gold", False
-
-    def propose(self, *_: Any) -> Proposal:
-        return Proposal("Calls of old.", OLD, StateUpdate())
-
-
-@pytest.fixture
-def task() -> Task:
-    return Task(
-        id="d:1",
-        dataset="d",
-        language="python",
-        instruction="Change it.",
-        before="old(1)\nb(1)\n",
-        target="x(1)\nb(1)\n",
-        gold_action=None,
-        license="MIT",
-        group="g",
-        origin="o",
-        tags=(),
-    )
-
-
-def trajectories_of(task: Task) -> list[Trajectory]:
-    failed, _ = attempted(task, MISSED, MISSED, MISSED)
-    return [collect(task, GoldTeacher(), MemorySandbox(), RolloutConfig()), failed]
-
-
-def test_of_a_verified_step_the_answer_alone_is_trained_on(task: Task, checkout: Path, tokenizer: Any) -> None:
-    prompt = load_prompt(checkout / "configs", "small")
-    [chat] = [row["messages"] for row in sft_rows(trajectories_of(task), prompt)]
-    # the shots are answers, too
-    assert [message["role"] for message in chat].count("assistant") > 1
-    datum = render(chat, tokenizer, "qwen3_instruct", train_on="last_assistant_message")
-    trained = [token for token, weight in zip(*held(datum)[1:], strict=True) if weight]
-    assert tokenizer.decode(trained) == chat[-1]["content"] + "<|im_end|>"
-    assert json.loads(chat[-1]["content"])["action"] == {"pattern": "old($A)", "rewrite": "x($A)"}
-
-
 # tokenizers
 
 
@@ -302,12 +223,3 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, files: dict[str
         (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(ModelError, match=rf"^{tmp_path}: holds no tokenizer.*name the folder of a"):
         load_tokenizer(tmp_path)
-
-
-def test_importing_the_module_imports_no_sdk_and_no_torch() -> None:
-    code = (
-        "import sys, graftline.training.datums\n"
-        "print([name for name in ('tinker', 'tinker_cookbook', 'torch', 'transformers') if name in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
-    assert ran.stdout == "[]\n"

@@ -27,7 +27,7 @@ def test_no_example_is_an_error_that_says_by_how_much_rows_are_too_long_and_what
     assert str(error.value) == (
         "a.jsonl: no example is left to train on: 1 without an answer to learn; 4 longer than max_tokens, which is 1,024: 1,055"
         " to 9,796 tokens, half of them at most 1,409. Take them in with --set max_tokens=9796 (or 1409: half of them), which"
-        " takes more time and memory, or ask in fewer words: `graftline trajectories export` with --prompt brief, in the"
+        " takes more time and memory, or ask in fewer words: `graftline data export` with --prompt brief, in the"
         " lineage `prompt` below data"
     )
 
@@ -49,24 +49,21 @@ def test_a_large_share_that_is_left_out_is_told_before_training() -> None:
     assert notice_of_dropped(CONFIG, data(9, {})) == ""
 
 
-@pytest.mark.parametrize("command", ["estimate", "upload", "run"])
-def test_a_command_without_an_example_fails(tmp_path: Path, tiny_model: Path, command: str) -> None:
+@pytest.mark.parametrize("command", [["estimate"], ["run", "--url", "http://127.0.0.1:9"]])
+def test_a_command_without_an_example_fails(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", "tml-none")
     root = write_root(tmp_path / "root", tiny_model, max_tokens=4)
-    done = CliRunner().invoke(main, ["--root", str(root), "train", command, "tiny"])
+    done = CliRunner().invoke(main, ["--root", str(root), "train", *command, "tiny"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert "error: data/train.jsonl: no example is left to train on: 24 longer than max_tokens" in done.stderr
 
 
-def test_upload_says_that_nothing_is_uploaded_and_what_estimate_says(tmp_path: Path, tiny_model: Path) -> None:
+def test_an_estimate_counts_what_is_left_and_what_it_costs(tmp_path: Path, tiny_model: Path) -> None:
     root = write_root(tmp_path / "root", tiny_model, max_tokens=40, usd_per_million_tokens=1e6)
-    estimate, upload = (
-        CliRunner().invoke(main, ["--root", str(root), "train", command, "tiny", "--json"])
-        for command in ("estimate", "upload")
-    )
-    assert (estimate.exit_code, upload.exit_code) == (0, 0), estimate.output + upload.output
-    assert estimate.stdout == upload.stdout
-    assert "nothing is uploaded: Tinker stores no datasets" in upload.stderr
-    assert "nothing is uploaded" not in estimate.stderr
+    estimate = CliRunner().invoke(main, ["--root", str(root), "train", "estimate", "tiny", "--json"])
+    assert estimate.exit_code == 0, estimate.output
     found = json.loads(estimate.stdout)
     assert found["examples"] + found["dropped"].get("too_long", 0) == 24
     assert found["usd"] == found["tokens_of_all_steps"] == 2 * found["tokens"]

@@ -166,13 +166,6 @@ def test_what_is_known_is_learned_from_and_nothing_else(tmp_path: Path, memory_s
     assert (gradients.tokens, gradients.trained_tokens) == (answers * (len(prompt) + 1), len(wanted))
 
 
-def test_groups_without_contrast_are_not_learned_from(tmp_path: Path, memory_service: Any) -> None:
-    room = Room(tmp_path, memory_service)
-    gradients = room.learn(dict.fromkeys(SCORES, 0.25))
-    assert (gradients.future, gradients.trained_tokens, room.trainer.sent) == (None, 0, [])
-    assert (gradients.metrics["reward"], gradients.metrics["groups_with_contrast"]) == (0.25, 0.0)
-
-
 def test_a_step_of_which_nothing_is_known_is_an_error(tmp_path: Path, memory_service: Any) -> None:
     room = Room(tmp_path, memory_service)
     with pytest.raises(TrainingError) as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graftline.cli.attempts import export
+from graftline.cli.data import export
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.pipeline.provenance.audit import audit

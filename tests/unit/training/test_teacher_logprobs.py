@@ -96,7 +96,7 @@ _NOT_SAID = "teacher one-0: does not say what it thinks of each token of a promp
     [
         (
             Fault(status=500),
-            "teacher one-0: answers 500: the engine is dead; see `graftline actors status`, and resume",
+            "teacher one-0: answers 500: the engine is dead; see `graftline model status`, and resume",
         ),
         (Fault(status=404), "teacher one-0: answers 404"),
         (Fault(silent_s=1.0), "teacher one-0: does not answer /v1/completions within 0.3 s"),

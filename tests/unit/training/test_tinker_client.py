@@ -223,8 +223,6 @@ def test_an_adapter_that_trains_nothing_and_a_sampler_of_nothing_are_refused() -
 
 def test_telemetry_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TINKER_TELEMETRY")
-    TinkerSDKClient(KEY, telemetry=True)
-    assert "TINKER_TELEMETRY" not in os.environ
     TinkerSDKClient(KEY)
     assert os.environ["TINKER_TELEMETRY"] == "0"
     monkeypatch.setenv("TINKER_TELEMETRY", "1")
@@ -521,10 +519,10 @@ def test_a_future_comes_to_what_it_comes_to() -> None:
     assert caught.value.__suppress_context__
 
 
-def test_importing_the_module_imports_no_sdk_and_no_torch() -> None:
+def test_importing_the_client_and_its_data_imports_no_sdk_and_no_torch() -> None:
     code = (
-        "import sys, graftline.training.tinker\n"
-        "print([name for name in ('tinker', 'httpx', 'torch', 'transformers') if name in sys.modules])"
+        "import sys, graftline.training.tinker, graftline.training.datums\n"
+        "print([name for name in ('tinker', 'tinker_cookbook', 'httpx', 'torch', 'transformers') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     assert ran.stdout == "[]\n"

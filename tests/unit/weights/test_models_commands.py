@@ -1,4 +1,4 @@
-"""The commands below `graftline models`: what they print, and what they end with."""
+"""The commands below `graftline model`: what they print, and what they end with."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline.cli.main import main
-from graftline.cli.models import COMMANDS
+from graftline.cli.model import COMMANDS
 from tests.unit.weights.places import CONTENT, FILE, Places
 
 
@@ -26,7 +26,7 @@ class Run:
         self.places = places
 
     def __call__(self, *arguments: str) -> Result:
-        group = click.Group("models", commands=list(COMMANDS["models"]))
+        group = click.Group("model", commands=list(COMMANDS))
         # a command keeps the option for help that it was first asked with, which is that of the whole command line
         return CliRunner().invoke(
             group, arguments, obj=self.places.paths.root, catch_exceptions=False, **main.context_settings
@@ -68,7 +68,7 @@ def test_list_shows_what_is_there(run: Run) -> None:
 
 
 def test_verify_fails_for_what_is_faulty_and_for_what_is_not_there(run: Run) -> None:
-    missing = f"{run.places.target} is not there; run `graftline models fetch demo`"
+    missing = f"{run.places.target} is not there; run `graftline model fetch demo`"
     nothing, named = run("verify", "--json"), run("verify", "demo")
     assert (nothing.exit_code, json.loads(nothing.stdout)) == (0, {"checked": []})
     assert (named.exit_code, named.stderr) == (1, f"error: model 'demo': {missing}\n")
@@ -76,7 +76,7 @@ def test_verify_fails_for_what_is_faulty_and_for_what_is_not_there(run: Run) -> 
     assert (run("verify").exit_code, run("verify", "demo").exit_code) == (0, 0)
     run.places.target.write_bytes(b"altered")
     faulty = run("verify", "--json")
-    fault = f"{run.places.target} is not the pinned file; run `graftline models fetch demo`"
+    fault = f"{run.places.target} is not the pinned file; run `graftline model fetch demo`"
     checked = [{"name": "demo", "path": str(run.places.target), "fault": fault}]
     assert (faulty.exit_code, json.loads(faulty.stdout)) == (1, {"checked": checked})
 

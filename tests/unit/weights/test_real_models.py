@@ -22,7 +22,7 @@ def test_a_model_of_the_checkout_is_a_gguf_file_with_the_pinned_digest(checkout:
     paths = Paths(checkout)
     smallest = min(list_models(paths, {}), key=lambda one: one.size_bytes)
     if not smallest.path.exists():
-        pytest.skip(f"{smallest.path} is not there: run `graftline models fetch {smallest.name}`")
+        pytest.skip(f"{smallest.path} is not there: run `graftline model fetch {smallest.name}`")
     assert verify_models((smallest.name,), paths, {})[0].fault == ""
     with model_file(smallest.name, paths, {}).open("rb") as stream:
         assert stream.read(4) == b"GGUF"

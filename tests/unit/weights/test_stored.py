@@ -50,7 +50,7 @@ def converted(places: Places, sha256: str = SHA256) -> Path:
 
 def test_weights_that_are_not_there_are_asked_for_by_a_command(places: Places) -> None:
     places.configure(places.hub())
-    assert refusal(places) == f"model 'demo': {places.target} is not there; run `graftline models fetch demo`"
+    assert refusal(places) == f"model 'demo': {places.target} is not there; run `graftline model fetch demo`"
 
 
 def test_weights_are_read_once_and_again_when_they_were_written_to(stored: Places) -> None:
@@ -63,7 +63,7 @@ def test_weights_are_read_once_and_again_when_they_were_written_to(stored: Place
     assert (file(stored), state(stored)) == (stored.target, "verified")
     os.utime(stored.target, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
     assert state(stored) == "not verified"
-    fault = f"model 'demo': {stored.target} is not the pinned file; run `graftline models fetch demo`"
+    fault = f"model 'demo': {stored.target} is not the pinned file; run `graftline model fetch demo`"
     assert (refusal(stored), state(stored)) == (fault, "not verified")
 
 
@@ -121,7 +121,7 @@ def test_verifying_reads_what_is_remembered_too(stored: Places) -> None:
     before = stored.target.stat()
     stored.target.write_bytes(WRONG)
     os.utime(stored.target, ns=(before.st_atime_ns, before.st_mtime_ns))
-    fault = f"{stored.target} is not the pinned file; run `graftline models fetch demo`"
+    fault = f"{stored.target} is not the pinned file; run `graftline model fetch demo`"
     assert verify_models((), stored.paths, stored.environment) == [Verified("demo", stored.target, fault)]
     assert state(stored) == "not verified"
 
@@ -129,7 +129,7 @@ def test_verifying_reads_what_is_remembered_too(stored: Places) -> None:
 def test_only_what_is_there_is_verified_unless_it_is_named(places: Places) -> None:
     places.configure(places.hub())
     assert verify_models((), places.paths, places.environment) == []
-    fault = f"{places.target} is not there; run `graftline models fetch demo`"
+    fault = f"{places.target} is not there; run `graftline model fetch demo`"
     assert verify_models(("demo",), places.paths, places.environment) == [Verified("demo", places.target, fault)]
     with pytest.raises(ConfigError, match="model 'other' is unknown"):
         verify_models(("other",), places.paths, places.environment)
@@ -141,7 +141,7 @@ def test_converted_weights_are_verified_by_their_record(stored: Places) -> None:
     right = [Verified("demo", stored.target, ""), Verified("demo", folder, "")]
     assert verify_models((), stored.paths, stored.environment) == right
     (folder / "config.json").write_text("altered")
-    fault = f"{folder}: file 'config.json' was altered after it was written; run `graftline models convert demo --python PYTHON`"
+    fault = f"{folder}: file 'config.json' was altered after it was written; run `graftline model convert demo --python PYTHON`"
     assert verify_models((), stored.paths, stored.environment)[1] == Verified("demo", folder, fault)
 
 
@@ -150,5 +150,5 @@ def test_weights_converted_of_others_are_refused(stored: Places) -> None:
     with pytest.raises(ModelError) as error:
         safetensors_folder("demo", stored.paths, stored.environment)
     assert str(error.value) == (
-        f"model 'demo': {folder} was made of other weights ({'0' * 64}); run `graftline models convert demo --python PYTHON`"
+        f"model 'demo': {folder} was made of other weights ({'0' * 64}); run `graftline model convert demo --python PYTHON`"
     )

@@ -1,4 +1,4 @@
-"""The commands below `graftline harbor` that run rollouts, and those that bring tasks in and out."""
+"""The commands below `graftline env` that run rollouts, and those that bring tasks in and out."""
 
 import json
 import os
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.harbor_options import (
-    at_once_option,
-    backend_option,
+from graftline.cli.env_options import (
+    concurrency_option,
     format_reason,
     make_policy,
     open_service,
@@ -19,6 +18,7 @@ from graftline.cli.harbor_options import (
     seeds_option,
     show_count,
     show_waiting,
+    url_option,
     wait_option,
 )
 from graftline.cli.options import FILE, FOLDER, find_paths, json_option, pluralize, print_json, print_table
@@ -44,23 +44,23 @@ _DEPLOYMENT_FIELDS = ("id", "name", "version", "status", "build_id", "snapshot_i
 @seeds_option("Which seeds; those of all instances if not given.")
 @policy_options
 @click.option("--output", type=FOLDER, help="Gets a Harbor trial folder of every rollout.")
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def run(
     root: Path | None, deployment: str, seeds: list[int] | None, model: str | None, agent: str | None,
-    changes: tuple[str, ...], at_once: int, output: Path | None, backend_url: str, as_json: bool,
+    changes: dict[str, Any], concurrency: int, output: Path | None, url: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a rollout of every seed, and say what it earned; fails where no seed has a reward that counts."""
     from graftline.harbor.coverage import summary_of
     from graftline.harbor.execution import run_rollouts
     from graftline.harbor.task_format.exporting import write_trial
 
-    service = open_service(root, backend_url)
+    service = open_service(root, url)
     ref = service.deployment(deployment)
     seeds = seeds or _list_seeds(service, deployment)
     with show_count("rollouts", deployment, len(seeds)) as advance:
-        rollouts = run_rollouts(ref, seeds, make_policy(model, agent, changes), at_once, lambda rollout: advance())
+        rollouts = run_rollouts(ref, seeds, make_policy(model, agent, changes), concurrency, lambda rollout: advance())
     trials = [
         str(write_trial(rollout.model_dump(mode="json"), output))
         for rollout in rollouts
@@ -95,21 +95,21 @@ def run(
     show_default=True,
     help="Share of seeds with a reward that counts, below which it is completed_with_errors.",
 )
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def evaluate(
     root: Path | None, deployment: str, seeds: list[int] | None, model: str | None, agent: str | None,
-    changes: tuple[str, ...], at_once: int, budget_usd: float | None, budget_rollouts: int | None,
-    budget_tokens: int | None, min_coverage: float, backend_url: str, as_json: bool,
+    changes: dict[str, Any], concurrency: int, budget_usd: float | None, budget_rollouts: int | None,
+    budget_tokens: int | None, min_coverage: float, url: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Evaluate a deployment, or the task app at a URL; fails where no seed has a reward that counts."""
     from graftline.evals.job import EvalJob, EvalJobConfig
 
     config = EvalJobConfig(
-        **_find_task_app(root, deployment, backend_url, seeds),
+        **_find_task_app(root, deployment, url, seeds),
         policy_config=make_policy(model, agent, changes),
-        concurrency=at_once,
+        concurrency=concurrency,
         budget={"max_usd": budget_usd, "max_rollouts": budget_rollouts, "max_tokens": budget_tokens},
         min_coverage=min_coverage,
     )
@@ -128,22 +128,22 @@ def evaluate(
 @click.command()
 @click.argument("deployment", metavar="FILE_OR_NAME")
 @seeds_option("Which seeds; all of them if not given.")
-@at_once_option
-@backend_option
+@concurrency_option
+@url_option
 @json_option
 @click.pass_obj
 def calibrate(
-    root: Path | None, deployment: str, seeds: list[int] | None, at_once: int, backend_url: str, as_json: bool
+    root: Path | None, deployment: str, seeds: list[int] | None, concurrency: int, url: str, as_json: bool
 ) -> None:
     """Find what doing nothing and the reference solution earn; fails where that says that rewards are not to be trusted."""
     from graftline.harbor.calibration import AGENTS, calibrate
     from graftline.harbor.deployment_file import find_deployment
 
     configured = find_deployment(deployment, find_paths(root).root)
-    service = open_service(root, backend_url)
+    service = open_service(root, url)
     with show_count("calibration", configured.file.name, 0) as advance:
         calibration = calibrate(
-            configured, service, seeds, at_once, lambda agent, total, rollout: advance(len(AGENTS) * total)
+            configured, service, seeds, concurrency, lambda agent, total, rollout: advance(len(AGENTS) * total)
         )
     _print_calibration(calibration, configured.calibration_path, as_json)
     if not calibration.is_sound:
@@ -166,12 +166,12 @@ def calibrate(
 )
 @click.option("--reward-key", default="reward", show_default=True, help="Which number of reward.json is the reward.")
 @wait_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def import_(
     root: Path | None, tasks: Path, name: str, agent: str, dockerfile: Path | None, has_image: bool,
-    reward_key: str, is_waiting: bool, backend_url: str, as_json: bool,
+    reward_key: str, is_waiting: bool, url: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Make a deployment of the Harbor task in FOLDER, or of the tasks in it: a seed for each, in the order of their names."""
     from graftline.harbor.task_format.importing import import_harbor_tasks
@@ -182,7 +182,7 @@ def import_(
             spec = import_harbor_tasks(tasks, name, Path(folder), reward_key=reward_key, **options)
         except ValueError as error:
             raise ConfigError(f"{tasks}: {error}") from None
-        result = create_deployment(open_service(root, backend_url), spec, True, is_waiting)
+        result = create_deployment(open_service(root, url), spec, True, is_waiting)
     print_deployments([result], as_json)
     if not as_json:
         click.echo(f"{len(spec.tasks)} tasks, seeds 0 to {len(spec.tasks) - 1}")
@@ -192,10 +192,10 @@ def import_(
 @click.command()
 @click.argument("source")
 @click.argument("folder", type=FOLDER)
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def export(root: Path | None, source: str, folder: Path, backend_url: str, as_json: bool) -> None:
+def export(root: Path | None, source: str, folder: Path, url: str, as_json: bool) -> None:
     """Write SOURCE to folders in FOLDER: a tasks.jsonl as Harbor tasks, or a rollout, by its id, as a Harbor trial."""
     if Path(source).exists():
         from graftline.harbor.environments.manifest import by_id, load_tasks
@@ -209,7 +209,7 @@ def export(root: Path | None, source: str, folder: Path, backend_url: str, as_js
         from graftline.harbor.execution import ROLLOUTS
         from graftline.harbor.task_format.exporting import write_trial
 
-        view = open_service(root, backend_url).client.request("GET", f"{ROLLOUTS}/{quote(source, safe='')}")
+        view = open_service(root, url).client.request("GET", f"{ROLLOUTS}/{quote(source, safe='')}")
         folders = [write_trial(view, folder)]
     text = f"{pluralize(len(folders), 'folder')} in {folder}"
     click.echo(json.dumps({"folders": [str(path) for path in folders]}) if as_json else text)
@@ -249,12 +249,12 @@ def _list_seeds(service: "ServiceConnection", deployment: str) -> list[int]:
     instances = list_harbor_instances(ref.deployment_id, None, ref.backend_url, ref.api_key)
     if not instances:
         raise ConfigError(
-            f"deployment {deployment!r}: has no instances; name --seeds, or make some with `graftline harbor instances create`"
+            f"deployment {deployment!r}: has no instances; name --seeds, or make some with `graftline env instances create`"
         )
     return [instance.seed for instance in instances]
 
 
-def _find_task_app(root: Path | None, deployment: str, backend_url: str, seeds: list[int] | None) -> dict[str, Any]:
+def _find_task_app(root: Path | None, deployment: str, url: str, seeds: list[int] | None) -> dict[str, Any]:
     """Return the fields of `EvalJobConfig` that say where the rollouts run."""
     from graftline.core.secrets import open_secrets
     from graftline.harbor.address import HarborDeploymentRef
@@ -268,7 +268,7 @@ def _find_task_app(root: Path | None, deployment: str, backend_url: str, seeds: 
             raise click.UsageError("a task app that is no deployment does not say which seeds it has; name --seeds")
         key = open_secrets(os.environ, find_paths(root).root).get(KEY_VARIABLE)
         return {"task_app_url": deployment, "task_app_api_key": key and key.get_secret_value(), "seeds": seeds}
-    service = open_service(root, (url_ref.backend_url if url_ref else None) or backend_url)
+    service = open_service(root, (url_ref.backend_url if url_ref else None) or url)
     ref = service.deployment(url_ref.deployment_id if url_ref else deployment)
     seeds = seeds or _list_seeds(service, ref.deployment_id)
     timeout_s = float(MAX_TIMEOUT_S)  # the deployment says for itself how long a rollout may take

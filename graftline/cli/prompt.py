@@ -1,11 +1,11 @@
-"""The commands below `graftline prompts`: prompts that are made better by what their rollouts come to."""
+"""The commands below `graftline prompt`: prompts that are made better by what their rollouts come to."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.harbor_options import backend_option, open_service, wait_option
+from graftline.cli.env_options import open_service, url_option, wait_option
 from graftline.cli.options import (
     FOLDER,
     ManifestChoice,
@@ -52,16 +52,16 @@ def list_(paths: "Paths", as_json: bool) -> None:
 @manifest_options
 @folder_option
 @wait_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def optimize(
-    root: Path | None, prompt: str, manifest: ManifestChoice, folder: Path | None, is_waiting: bool, backend_url: str,
+    root: Path | None, prompt: str, manifest: ManifestChoice, folder: Path | None, is_waiting: bool, url: str,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Make a prompt better: NAME of configs/prompts with the ports of a manifest, or what a TOML FILE says."""
     if prompt.endswith(".toml"):
-        job = _make_job(root, prompt, folder, backend_url)
+        job = _make_job(root, prompt, folder, url)
         job.submit()
         _follow(job, is_waiting, as_json)
     else:
@@ -70,17 +70,17 @@ def optimize(
 
 @click.command()
 @click.argument("prompt", metavar="NAME|JOB")
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def show(root: Path | None, prompt: str, backend_url: str, as_json: bool) -> None:
+def show(root: Path | None, prompt: str, url: str, as_json: bool) -> None:
     """Show the prompts that were found for NAME of configs/prompts, or by a JOB of the service."""
     if not _is_job(prompt):
         from graftline.pipeline.stages.optimized_prompt import load_outcome
 
         _print_outcome(prompt, load_outcome(find_paths(root), prompt), as_json)
         return
-    job = _find_job(root, prompt, backend_url)
+    job = _find_job(root, prompt, url)
     result = job.status()
     if not result.is_terminal or result.best_prompt is None:
         _print_result(result, as_json)
@@ -93,20 +93,20 @@ def show(root: Path | None, prompt: str, backend_url: str, as_json: bool) -> Non
 @manifest_options
 @folder_option
 @wait_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def resume(
-    root: Path | None, prompt: str, manifest: ManifestChoice, folder: Path | None, is_waiting: bool, backend_url: str,
+    root: Path | None, prompt: str, manifest: ManifestChoice, folder: Path | None, is_waiting: bool, url: str,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Go on with an optimization that failed, was cancelled or was killed; what is paid is not paid again."""
     if _is_job(prompt):
-        job = _find_job(root, prompt, backend_url)
+        job = _find_job(root, prompt, url)
     elif prompt.endswith(".toml"):
         if folder is None:
             raise click.UsageError("a FILE is resumed from the folder that it was begun with; name it by --folder")
-        job = _make_job(root, prompt, folder, backend_url)
+        job = _make_job(root, prompt, folder, url)
     else:
         _make_prompt(find_paths(root), prompt, manifest, as_json)
         return
@@ -116,13 +116,13 @@ def resume(
 
 @click.command()
 @click.argument("prompt", metavar="NAME|FOLDER|JOB")
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def cancel(root: Path | None, prompt: str, backend_url: str, as_json: bool) -> None:
+def cancel(root: Path | None, prompt: str, url: str, as_json: bool) -> None:
     """End an optimization that runs: of NAME, in the FOLDER of a file, or a JOB of the service; what is paid stays."""
     if _is_job(prompt):
-        _print_result(_find_job(root, prompt, backend_url).cancel(), as_json)
+        _print_result(_find_job(root, prompt, url).cancel(), as_json)
         return
     from graftline.pipeline.stages.optimized_prompt import prompt_file, stop_optimized_prompt
     from graftline.prompts.journal import request_stop
@@ -140,7 +140,7 @@ def cancel(root: Path | None, prompt: str, backend_url: str, as_json: bool) -> N
         click.echo(f"{prompt}: {count or 'none'} asked to end")
 
 
-COMMANDS = {"prompts": (list_, optimize, show, resume, cancel)}
+COMMANDS = (list_, optimize, show, resume, cancel)
 
 
 def _is_job(prompt: str) -> bool:
@@ -157,26 +157,28 @@ def _make_prompt(paths: "Paths", name: str, manifest: ManifestChoice, as_json: b
     _print_outcome(name, read_outcome(built.folder), as_json)
 
 
-def _make_job(root: Path | None, path: str, folder: Path | None, backend_url: str) -> "PromptLearningJob":
+def _make_job(root: Path | None, path: str, folder: Path | None, url: str) -> "PromptLearningJob":
     from graftline.prompts.prompt_learning import PromptLearningConfig, PromptLearningJob
 
     config = PromptLearningConfig.from_toml(path)
     if not config.task_app_url or config.harbor is not None:
         # the job explains what is wrong with a file that names neither
-        url, key = open_service(root, backend_url) if config.harbor is not None else (None, None)
-        return PromptLearningJob(config, url, key.get_secret_value() if key else None, folder=folder)
+        if config.harbor is None:
+            return PromptLearningJob(config, folder=folder)
+        service = open_service(root, url)
+        return PromptLearningJob(config, service.url, service.key.get_secret_value(), folder=folder)
     from graftline.harbor.address import HarborDeploymentRef
 
     if ref := HarborDeploymentRef.of_url(config.task_app_url):
-        url, key = open_service(root, ref.backend_url or backend_url)
-        return PromptLearningJob(config, url, key.get_secret_value())
+        service = open_service(root, ref.backend_url or url)
+        return PromptLearningJob(config, service.url, service.key.get_secret_value())
     return PromptLearningJob(config, folder=folder)
 
 
-def _find_job(root: Path | None, job_id: str, backend_url: str) -> "PromptLearningJob":
+def _find_job(root: Path | None, job_id: str, url: str) -> "PromptLearningJob":
     from graftline.prompts.prompt_learning import PromptLearningConfig, PromptLearningJob
 
-    service = open_service(root, backend_url)
+    service = open_service(root, url)
     return PromptLearningJob(PromptLearningConfig(), service.url, service.key.get_secret_value(), job_id=job_id)
 
 

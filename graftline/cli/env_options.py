@@ -1,4 +1,4 @@
-"""What the commands of `graftline harbor` have in common: options, the service they talk to, and progress."""
+"""What the commands of `graftline env` have in common: options, the service they talk to, and progress."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.options import CommandT, changes_option, find_paths, read_changes
+from graftline.cli.options import CommandT, changes_option, find_paths
 
 if TYPE_CHECKING:
     from graftline.harbor.service_connection import ServiceConnection
@@ -46,16 +46,16 @@ class _Seeds(click.ParamType[list[int]]):
 status_option = click.option(
     "--status", type=click.Choice(["pending", "building", "ready", "failed"]), help="Only those of one status."
 )
-at_once_option = click.option(
-    "--at-once", type=click.IntRange(1, 1000), default=8, show_default=True, help="Rollouts at the same time."
+concurrency_option = click.option(
+    "--concurrency", type=click.IntRange(1, 1000), default=8, show_default=True, help="Rollouts at the same time."
 )
 wait_option = click.option("--wait/--no-wait", "is_waiting", default=True, show_default=True, help="Until it is ready.")
-backend_option = click.option(
-    "--backend-url",
+url_option = click.option(
+    "--url",
     envvar=["GRAFTLINE_HARBOR_URL", "SYNTH_BACKEND_URL"],
     default="http://127.0.0.1:8020",
     show_default=True,
-    help="Of the service; else GRAFTLINE_HARBOR_URL or SYNTH_BACKEND_URL.",
+    help="Address of the service; else GRAFTLINE_HARBOR_URL or SYNTH_BACKEND_URL.",
 )
 
 
@@ -63,7 +63,7 @@ def policy_options(command: CommandT) -> CommandT:
     """Add who acts, and how many at once."""
     command = click.option("--model", help="Which model the agent asks.")(command)
     command = click.option("--agent", help="Who acts, in place of the deployment's agent.")(command)
-    return at_once_option(changes_option("Of the policy, as temperature=0.2.")(command))
+    return concurrency_option(changes_option("Of the policy, as temperature=0.2.")(command))
 
 
 def seeds_option(text: str) -> Callable[[CommandT], CommandT]:
@@ -71,22 +71,22 @@ def seeds_option(text: str) -> Callable[[CommandT], CommandT]:
     return click.option("--seeds", type=_Seeds(), metavar="1,2,5-9", help=text)
 
 
-def open_service(root: Path | None, backend_url: str) -> "ServiceConnection":
+def open_service(root: Path | None, url: str) -> "ServiceConnection":
     """Return the service at an address, with its key."""
     from graftline.core.secrets import open_secrets
     from graftline.harbor.service_connection import find_service
 
     paths = find_paths(root)
-    return find_service(backend_url, open_secrets(os.environ, paths.root), paths.data / SERVICE_FOLDER)
+    return find_service(url, open_secrets(os.environ, paths.root), paths.data / SERVICE_FOLDER)
 
 
-def make_policy(model: str | None, agent: str | None, changes: tuple[str, ...]) -> dict[str, Any]:
+def make_policy(model: str | None, agent: str | None, changes: dict[str, Any]) -> dict[str, Any]:
     """Return the `policy.config` that options describe; `--set` has dotted keys."""
     from graftline.core.config import put
 
     options = {"model": model, "agent": agent}
     policy: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    for key, value in read_changes(changes).items():
+    for key, value in changes.items():
         put(policy, key, value, "--set")
     return policy
 

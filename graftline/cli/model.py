@@ -1,6 +1,4 @@
-"""The commands about language models: `graftline models` fetches weights, `graftline actors` runs the servers of a fleet, and
-`graftline tinker` serves a model to the Tinker SDK.
-"""
+"""The commands below `graftline model`: the weights of language models, and the servers of a fleet."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +14,6 @@ from graftline.cli.options import (
     FOLDER,
     CommandT,
     fail_with,
-    find_paths,
     json_option,
     pass_paths,
     print_json,
@@ -75,20 +72,12 @@ def list_(paths: "Paths", as_json: bool) -> None:
     if as_json:
         print_json({"models": [asdict(model) for model in models]})
         return
-    columns = ["model", "card", "license", "bytes", "state", "path", "safetensors"]
-    rows = [
-        (
-            model.name,
-            model.card,
-            model.license,
-            f"{model.size_bytes:,}",
-            model.state,
-            str(model.path),
-            str(model.converted or ""),
-        )
-        for model in models
-    ]
+    columns = ["model", "card", "license", "bytes", "state"]
+    rows = [(model.name, model.card, model.license, f"{model.size_bytes:,}", model.state) for model in models]
     print_table("Models", columns, rows)
+    for model in models:
+        if model.state != "missing":
+            click.echo(f"{model.name}: {model.path}{f', as safetensors {model.converted}' if model.converted else ''}")
 
 
 @click.command()
@@ -126,19 +115,19 @@ def convert(paths: "Paths", name: str, python: Path, as_json: bool) -> None:
         click.echo(folder)
 
 
-@click.command()
+@click.command("convert-adapter")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--base", required=True, help="Model of configs/models.yaml that the adapter was trained on.")
-@click.option("--into", type=FOLDER, required=True, help="Folder of the artifact.")
+@click.option("--output", type=FOLDER, required=True, help="Folder of the artifact.")
 @json_option
 @pass_paths
-def adapter(paths: "Paths", folder: Path, base: str, into: Path, as_json: bool) -> None:
+def convert_adapter(paths: "Paths", folder: Path, base: str, output: Path, as_json: bool) -> None:
     """Make GGUF of the LoRA adapter in FOLDER, for llama.cpp."""
     from graftline.llm.weights.catalog import model_file
-    from graftline.llm.weights.lora_gguf import convert_adapter
+    from graftline.llm.weights.lora_gguf import convert_adapter as convert_to_gguf
 
-    built = convert_adapter(folder, model_file(base, paths, os.environ), into.absolute())
-    file = into / built.record.name
+    built = convert_to_gguf(folder, model_file(base, paths, os.environ), output.absolute())
+    file = output / built.record.name
     if as_json:
         print_json({"base": base, "path": str(file), "layers": built.record.counts["layers"]})
     else:
@@ -160,11 +149,11 @@ def fleet_option(command: CommandT) -> CommandT:
 @click.command()
 @fleet_option
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=900, show_default=True, help="Seconds to wait for health."
+    "--timeout", "wait_s", type=click.FloatRange(0), default=900, show_default=True, help="Seconds to wait for health."
 )
 @json_option
 @pass_paths
-def up(paths: "Paths", name: str, wait_s: float, as_json: bool) -> None:
+def serve(paths: "Paths", name: str, wait_s: float, as_json: bool) -> None:
     """Start the actors of a fleet that are on this machine, and wait until they are healthy."""
     from rich.console import Console
 
@@ -186,7 +175,7 @@ def up(paths: "Paths", name: str, wait_s: float, as_json: bool) -> None:
 @fleet_option
 @json_option
 @pass_paths
-def down(paths: "Paths", name: str, as_json: bool) -> None:
+def stop(paths: "Paths", name: str, as_json: bool) -> None:
     """Stop the actors of a fleet on this machine; what is in flight may finish."""
     from graftline.llm.servers.processes import down as stop_fleet
 
@@ -240,7 +229,7 @@ def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> Non
 @click.command()
 @fleet_option
 @click.option(
-    "--into",
+    "--output",
     type=FOLDER,
     default=Path("deploy"),
     show_default=True,
@@ -254,12 +243,12 @@ def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> Non
     help="Where Graftline and vLLM are on the machines that run the actors.",
 )
 @pass_paths
-def units(paths: "Paths", name: str, into: Path, home: Path) -> None:
+def units(paths: "Paths", name: str, output: Path, home: Path) -> None:
     """Write systemd units and a supervisord file for the actors of a fleet."""
     from graftline.llm.servers.commands import weights_below, write_units
 
     fleet = _load_fleet(paths, name)
-    for path in write_units(name, fleet, weights_below(home, fleet, paths), home, into):
+    for path in write_units(name, fleet, weights_below(home, fleet, paths), home, output):
         click.echo(str(path))
 
 
@@ -304,74 +293,4 @@ def _status_row(actor: "ActorStatus") -> tuple[str, ...]:
     return tuple("" if cell is None or cell is False else str(cell) for cell in cells)
 
 
-@click.command()
-@click.option(
-    "--model", default="smollm2-135m", show_default=True, help="A model of configs/models.yaml, or a name for --folder."
-)
-@click.option("--folder", type=FOLDER, help="A model of transformers, in place of the catalog's.")
-@click.option("--root", "store", type=FOLDER, help="Where checkpoints are kept; data/tinker if not given.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8010, show_default=True, help="0 for a free one.")
-@click.option(
-    "--threads", type=click.IntRange(0, 256), default=0, show_default=True, help="Of torch; 0 for one per core."
-)
-@click.option(
-    "--precision",
-    type=click.Choice(["auto", "float32", "bfloat16"]),
-    default="float32",
-    show_default=True,
-    help="What matrices are multiplied in; auto: what is faster here.",
-)
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="What computes."
-)
-@json_option
-@click.pass_obj
-def serve(
-    root: Path | None, model: str, folder: Path | None, store: Path | None, host: str, port: int, threads: int,
-    precision: str, device: str, as_json: bool,
-) -> None:  # fmt: skip
-    """Serve a model to the Tinker SDK, its command and its cookbook, until interrupted; says what they need."""
-    # before torch: threads that wait for each other are to spin for about 0.1 ms, which saves a fifth of the time; for as
-    # long as they like, as is the default, they take the cores from one another wherever anything else runs
-    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
-    # and its tensors are to lie in large pages, which saves a twentieth
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    from rich.console import Console
-
-    from graftline.core.config import validate
-    from graftline.training.local.engine import EngineSettings
-    from graftline.training.local.serve import serve
-    from graftline.training.sdk import KEY_VARIABLE
-
-    paths = find_paths(root)
-    store = store or paths.data / "tinker"
-    values = {"threads": threads, "precision": precision, "device": device}
-    settings = validate(values, EngineSettings, "graftline tinker serve")
-    if folder is None:
-        from graftline.llm.weights.catalog import safetensors_path
-        from graftline.llm.weights.convert import convert_here
-
-        is_converted = safetensors_path(model, paths, os.environ).is_dir()
-        with Console(stderr=True).status(
-            f"checking the weights of {model}" if is_converted else f"converting {model}, which is done once"
-        ):
-            folder = convert_here(model, paths, os.environ)
-    key = f"{KEY_VARIABLE} of this command" if os.environ.get(KEY_VARIABLE) else str(store / "api_key")
-
-    def announce(url: str) -> None:
-        if as_json:
-            print_json({"url": url, "model": model, "api_key_from": key, "root": str(store)})
-            return
-        click.echo(f"TINKER_BASE_URL={url}\nthe key: {key}\nmodel {model}, checkpoints below {store}; interrupt to end")
-
-    if not as_json:
-        click.echo(f"loading {model}; the address follows once it can be used", err=True)
-    serve(folder, model, settings, store, os.environ, host, port, announce)
-
-
-COMMANDS = {
-    "models": (fetch, list_, verify, convert, adapter),
-    "actors": (up, down, status, logs, units),
-    "tinker": (serve,),
-}
+COMMANDS = (list_, fetch, verify, serve, status, logs, stop, convert, convert_adapter, units)

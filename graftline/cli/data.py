@@ -1,4 +1,4 @@
-"""The commands below `graftline datasets`: parse, load configuration, call one function, print.
+"""The commands below `graftline data`: datasets from their sources to splits, files for training, and copies elsewhere.
 
 What they print is worked out by `graftline.pipeline.dataset_views`, `graftline.datasets.dvc` and
 `graftline.datasets.publishing`.
@@ -7,11 +7,13 @@ What they print is worked out by `graftline.pipeline.dataset_views`, `graftline.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from graftline.cli.options import (
+    CommandGroup,
     CommandT,
     ManifestChoice,
     fail_with,
@@ -25,8 +27,10 @@ from graftline.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from graftline.astgrep.binding import Language
     from graftline.core.paths import Paths
     from graftline.datasets.catalog import Catalog
+    from graftline.datasets.splits import Split
     from graftline.pipeline.dataset_views.build import BuildReport
 
 
@@ -74,32 +78,29 @@ def fetch(paths: "Paths", names: tuple[str, ...], manifest: ManifestChoice, as_j
 
 @click.command()
 @names_argument
-@manifest_options
-@json_option
-@pass_paths
-def normalize(paths: "Paths", names: tuple[str, ...], manifest: ManifestChoice, as_json: bool) -> None:
-    """Make edits, labels and counted drops of fetched datasets, of those in use if none is named."""
-    from graftline.core.progress import progress_bars
-    from graftline.pipeline.dataset_views.build import normalize as normalize_datasets
-
-    with progress_bars() as bars:
-        making = normalize_datasets(paths, manifest.load(paths), names, bars)
-    _print_making(making, paths, as_json)
-
-
-@click.command()
 @partition_options
 @manifest_options
 @json_option
 @pass_paths
-def split(paths: "Paths", language: str | None, part: str | None, manifest: ManifestChoice, as_json: bool) -> None:
-    """Divide the edits of the datasets in use so that nothing leaks, and write the splits."""
+def build(
+    paths: "Paths",
+    names: tuple[str, ...],
+    language: str | None,
+    part: str | None,
+    manifest: ManifestChoice,
+    as_json: bool,
+) -> None:
+    """Make edits of fetched datasets, and splits of those in use. With names, only the edits of those are made."""
     from graftline.core.progress import progress_bars
-    from graftline.pipeline.dataset_views.build import split as split_datasets
+    from graftline.pipeline.dataset_views.build import build as build_datasets
 
+    if names and (language or part):
+        raise click.UsageError(
+            "--language and --split choose splits, which are of all datasets in use; name no dataset"
+        )
     with progress_bars() as bars:
-        making = split_datasets(paths, manifest.load(paths), language, part, bars)
-    _print_making(making, paths, as_json)
+        report = build_datasets(paths, manifest.load(paths), names, language, part, bars)
+    _print_making(report, paths, as_json)
 
 
 @click.command()
@@ -142,10 +143,10 @@ def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
 @click.option("-n", "number", type=click.IntRange(min=1), default=5, show_default=True, help="How many, at most.")
 @partition_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds choose equal samples.")
-@click.option("--drops", metavar="REASON", help="Show what was left out for this reason, or for all.")
+@click.option("--rejected", "drops", metavar="REASON", help="Show what was left out for this reason, or for all.")
 @json_option
 @pass_paths
-def sample(
+def show(
     paths: "Paths", name: str | None, number: int, language: str | None, part: str | None, seed: int,
     drops: str | None, as_json: bool,
 ) -> None:  # fmt: skip
@@ -157,26 +158,62 @@ def sample(
         edits = sample_edits(paths, _load_catalog(paths), names, number, language, part, seed)
         _print_sample("edits", edits, _print_edits, as_json)
     elif language or part:
-        raise click.UsageError("--drops goes with neither --language nor --split: what was left out is in no split")
+        raise click.UsageError("--rejected goes with neither --language nor --split: what was left out is in no split")
     else:
         rejected = sample_drops(paths, _load_catalog(paths), names, number, drops, seed)
         _print_sample("drops", rejected, lambda rows: print_table(*drops_table(rows)), as_json)
 
 
-@click.command("export-dvc")
+@click.command()
+@click.argument("format", type=click.Choice(["sft", "dpo", "rl", "srl", "atif"]))
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True, help="Whose attempts."
+)
+@click.option("--language", "languages", multiple=True, help="Of this language only; may be given several times.")
+@click.option("--teacher", "teachers", multiple=True, help="Of this teacher only; may be given several times.")
+@click.option(
+    "--prompt",
+    default="brief",
+    show_default=True,
+    help="Name of the prompt in teacher_prompts.yaml by which chats are made.",
+)
+@json_option
+@pass_paths
+def export(
+    paths: "Paths", format: str, target: Path, split: str, languages: tuple[str, ...], teachers: tuple[str, ...],
+    prompt: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Write the attempts that count to the file TARGET for training, a JSON object per line."""
+    from graftline.pipeline import exports
+
+    only_languages = cast("tuple[Language, ...]", languages) or None
+    result = exports.export(paths, format, target, prompt, cast("Split", split), only_languages, teachers or None)
+    if as_json:
+        print_json({"file": str(result.file), "rows": result.rows, "attempts": result.attempts})
+    else:
+        click.echo(f"{result.file}: {result.rows} rows of {result.attempts} attempts")
+
+
+@click.group(cls=CommandGroup)
+def push() -> None:
+    """Copy what is stored to a DVC remote, a bucket, or W&B."""
+
+
+@push.command()
 @click.option("--remote", metavar="FOLDER|URL", help="Where to; without it dvc.remote of configs/governance.yaml.")
 @json_option
 @pass_paths
-def export_dvc(paths: "Paths", remote: str | None, as_json: bool) -> None:
+def dvc(paths: "Paths", remote: str | None, as_json: bool) -> None:
     """Copy the artifacts to a DVC remote, and write a .dvc file beside each."""
     from rich.filesize import decimal
 
     from graftline.core.progress import progress_bars
-    from graftline.datasets.dvc import export_dvc as export
+    from graftline.datasets.dvc import export_dvc
     from graftline.datasets.governance import load_governance
 
     with progress_bars() as bars:
-        result = export(paths, remote or load_governance(paths).dvc.remote, bars)
+        result = export_dvc(paths, remote or load_governance(paths).dvc.remote, bars)
     if as_json:
         print_json(asdict(result))
     else:
@@ -191,10 +228,10 @@ def export_dvc(paths: "Paths", remote: str | None, as_json: bool) -> None:
     fail_with(result.refused)
 
 
-@click.command()
+@push.command()
 @json_option
 @pass_paths
-def publish(paths: "Paths", as_json: bool) -> None:
+def wandb(paths: "Paths", as_json: bool) -> None:
     """Log figures and checksums of the artifacts to W&B, as configs/governance.yaml allows it."""
     from graftline.core.secrets import open_secrets
     from graftline.datasets.governance import load_governance
@@ -209,7 +246,22 @@ def publish(paths: "Paths", as_json: bool) -> None:
     click.echo(f"send it with: wandb sync {result.run}" if result.mode == "offline" else result.run)
 
 
-COMMANDS = {"datasets": (list_, fetch, normalize, split, stats, verify, sample, export_dvc, publish)}
+@push.command()
+@manifest_options
+@json_option
+@pass_paths
+def bucket(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+    """Copy the shards of attempts that are not there yet to the blob store of the manifest."""
+    from graftline.pipeline.worker import upload_attempts
+
+    result = upload_attempts(paths, manifest.load(paths))
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(f"{result['sent']} sent ({result['sent_bytes']} bytes), {result['kept']} were there")
+
+
+COMMANDS = (list_, fetch, build, show, stats, verify, export, push)
 
 
 def _load_catalog(paths: "Paths") -> "Catalog":

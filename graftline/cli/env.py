@@ -1,6 +1,6 @@
-"""The commands below `graftline harbor`: the service, and its deployments with their instances.
+"""The commands below `graftline env`: the service, and its deployments with their instances.
 
-Not here: what runs rollouts, and what brings tasks in and out (`graftline.cli.harbor_rollouts`).
+Not here: what runs rollouts, and what brings tasks in and out (`graftline.cli.env_rollouts`).
 """
 
 import json
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.harbor_options import (
+from graftline.cli.env_options import (
     MOST_SEEDS,
     SERVICE_FOLDER,
-    backend_option,
     format_reason,
     open_service,
     seeds_option,
     show_waiting,
     status_option,
+    url_option,
     wait_option,
 )
-from graftline.cli.harbor_rollouts import (
+from graftline.cli.env_rollouts import (
     calibrate,
     create_deployment,
     evaluate,
@@ -34,7 +34,7 @@ from graftline.cli.harbor_rollouts import (
     print_deployments,
     run,
 )
-from graftline.cli.options import FOLDER, changes_option, find_paths, json_option, print_json, print_table, read_changes
+from graftline.cli.options import FOLDER, CommandGroup, changes_option, find_paths, json_option, print_json, print_table
 from graftline.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ database_option = click.option(
     help="What runs rollouts: jails of this machine, nothing at all, containers, sandboxes of Daytona.",
 )
 @click.option(
-    "--rollouts", type=click.IntRange(1, 4096), default=4, show_default=True, help="How many run at the same time."
+    "--concurrency", type=click.IntRange(1, 4096), default=4, show_default=True, help="Rollouts at the same time."
 )
 @changes_option("A setting of it, as executor.runs_own=true.")
 @click.option(
@@ -75,8 +75,8 @@ database_option = click.option(
 @json_option
 @click.pass_obj
 def serve(
-    root: Path | None, host: str, port: int, folder: Path | None, database: str, executor: str, rollouts: int,
-    changes: tuple[str, ...], proposer: str, as_json: bool,
+    root: Path | None, host: str, port: int, folder: Path | None, database: str, executor: str, concurrency: int,
+    changes: dict[str, Any], proposer: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve deployments and their rollouts until interrupted; says where it is, and where its key is."""
     from graftline.core.config import put, validate
@@ -86,11 +86,11 @@ def serve(
     paths = find_paths(root)
     folder, secrets = folder or paths.data / SERVICE_FOLDER, open_secrets(os.environ, paths.root)
     values: dict[str, Any] = {"host": host, "port": port, "executor": {"kind": executor}}
-    values["service"] = {"rollouts_at_once": rollouts}
-    for key, value in read_changes(changes).items():
+    values["service"] = {"rollouts_at_once": concurrency}
+    for key, value in changes.items():
         put(values, key, value, "--set")
     _refuse_password(database)
-    settings = validate(values, HarborSettings, "graftline harbor serve")
+    settings = validate(values, HarborSettings, "graftline env serve")
     key_from = f"{KEY_VARIABLE} of this command" if secrets.get(KEY_VARIABLE) else str(folder / "api_key")
 
     def announce(url: str) -> None:
@@ -149,11 +149,11 @@ def _refuse_password(database: str) -> None:
 @click.option("--name", help="Of the deployment, in place of the file's.")
 @click.option("--build/--no-build", "is_building", default=True, show_default=True, help="Queue its build.")
 @wait_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def upload(
-    root: Path | None, deployment: str, name: str | None, is_building: bool, is_waiting: bool, backend_url: str,
+    root: Path | None, deployment: str, name: str | None, is_building: bool, is_waiting: bool, url: str,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Make a deployment of a file of configs/harbor/; the same content again is the version that is there."""
@@ -162,10 +162,10 @@ def upload(
     configured = find_deployment(deployment, find_paths(root).root)
     with tempfile.TemporaryDirectory() as folder:
         spec = configured.spec(Path(folder), name)
-        result = create_deployment(open_service(root, backend_url), spec, is_building, is_waiting)
+        result = create_deployment(open_service(root, url), spec, is_building, is_waiting)
     print_deployments([result], as_json)
     if configured.file.calibration.is_required and not configured.calibration_path.exists() and not as_json:
-        click.echo(f"its floor and ceiling are not known yet: graftline harbor calibrate {deployment}")
+        click.echo(f"its floor and ceiling are not known yet: graftline env calibrate {deployment}")
 
 
 @click.command("list")
@@ -173,23 +173,23 @@ def upload(
 @click.option(
     "--limit", type=click.IntRange(1, _MAX_DEPLOYMENTS), default=50, show_default=True, help="The newest so many."
 )
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def list_(root: Path | None, status: str | None, limit: int, backend_url: str, as_json: bool) -> None:
+def list_(root: Path | None, status: str | None, limit: int, url: str, as_json: bool) -> None:
     """List the deployments of the service, newest first."""
-    deployments = open_service(root, backend_url).uploader.list_deployments(status, limit)
+    deployments = open_service(root, url).uploader.list_deployments(status, limit)
     print_deployments(deployments, as_json, "deployments")
 
 
 @click.command()
 @click.argument("deployment")
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def status(root: Path | None, deployment: str, backend_url: str, as_json: bool) -> None:
+def status(root: Path | None, deployment: str, url: str, as_json: bool) -> None:
     """Say what a deployment waits for, with its builds; DEPLOYMENT is its id, or its name for the newest version."""
-    service = open_service(root, backend_url)
+    service = open_service(root, url)
     result = service.uploader.get_deployment_status(service.deployment(deployment).deployment_id)
     if as_json:
         click.echo(result.model_dump_json())
@@ -206,14 +206,12 @@ def status(root: Path | None, deployment: str, backend_url: str, as_json: bool) 
 @click.argument("deployment")
 @click.option("--force", "is_forced", is_flag=True, help="Build what is built already.")
 @wait_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def build(
-    root: Path | None, deployment: str, is_forced: bool, is_waiting: bool, backend_url: str, as_json: bool
-) -> None:
+def build(root: Path | None, deployment: str, is_forced: bool, is_waiting: bool, url: str, as_json: bool) -> None:
     """Have a deployment built, where it is not."""
-    service = open_service(root, backend_url)
+    service = open_service(root, url)
     uploader = service.uploader
     uploader.trigger_build(service.deployment(deployment).deployment_id, force=is_forced)
     with show_waiting(f"building {deployment}"):
@@ -221,7 +219,7 @@ def build(
     print_deployments([result], as_json)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def instances() -> None:
     """Make, list and build the instances of a deployment: one per seed."""
 
@@ -232,19 +230,19 @@ def instances() -> None:
 @click.option("--start-seed", type=click.IntRange(0), default=0, show_default=True, help="The first one of --count.")
 @seeds_option("These seeds, in place of --count.")
 @wait_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
 def create(
     root: Path | None, deployment: str, count: int | None, start_seed: int, seeds: list[int] | None,
-    is_waiting: bool, backend_url: str, as_json: bool,
+    is_waiting: bool, url: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Make the instances of seeds; those that are there stay as they are."""
     from graftline.harbor.instances import create_harbor_instances
 
     if (count is None) == (seeds is None):
         raise click.UsageError("expected --count or --seeds, and not both")
-    ref = open_service(root, backend_url).deployment(deployment)
+    ref = open_service(root, url).deployment(deployment)
     with show_waiting(f"instances of {deployment}"):
         created = create_harbor_instances(
             ref.deployment_id, count, ref.backend_url, ref.api_key, start_seed, seeds, wait_for_ready=is_waiting
@@ -255,28 +253,28 @@ def create(
 @instances.command("list")
 @click.argument("deployment")
 @status_option
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def list_instances(root: Path | None, deployment: str, status: str | None, backend_url: str, as_json: bool) -> None:
+def list_instances(root: Path | None, deployment: str, status: str | None, url: str, as_json: bool) -> None:
     """List the instances of a deployment, by seed."""
     from graftline.harbor.instances import list_harbor_instances
 
-    ref = open_service(root, backend_url).deployment(deployment)
+    ref = open_service(root, url).deployment(deployment)
     listing = list_harbor_instances(ref.deployment_id, status, ref.backend_url, ref.api_key)
     _print_instances(deployment, listing, as_json)
 
 
 @instances.command("build")
 @click.argument("deployment")
-@backend_option
+@url_option
 @json_option
 @click.pass_obj
-def build_instances(root: Path | None, deployment: str, backend_url: str, as_json: bool) -> None:
+def build_instances(root: Path | None, deployment: str, url: str, as_json: bool) -> None:
     """Have what the instances of a deployment need built; it does not wait for that."""
     from graftline.harbor.instances import build_harbor_instances
 
-    ref = open_service(root, backend_url).deployment(deployment)
+    ref = open_service(root, url).deployment(deployment)
     result = build_harbor_instances(ref.deployment_id, ref.backend_url, ref.api_key)
     text = f"{result.ready_count} of {result.total_instances} instances are ready"
     click.echo(result.model_dump_json() if as_json else text)
@@ -296,8 +294,6 @@ def _print_instances(deployment: str, instances: Sequence["HarborInstance"], as_
     click.echo(f"{ready} of {len(instances)} are ready{more}")
 
 
-COMMANDS = {
-    "harbor": (
-        serve, migrate, upload, list_, status, build, instances, run, evaluate, calibrate, import_, export,
-    )
-}  # fmt: skip
+COMMANDS = (
+    serve, upload, run, evaluate, import_, export, instances, build, list_, status, calibrate, migrate,
+)  # fmt: skip
