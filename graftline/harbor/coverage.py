@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
-from graftline.harbor.messages import Summary
+from graftline.harbor.messages import RolloutOutcome, Summary
 
 RESAMPLES = 10_000
 MOST_RESAMPLED = 1000
@@ -15,27 +14,7 @@ _AT_ONCE = 1 << 21
 """Numbers drawn together: 16 MB."""
 
 
-class Ended(Protocol):
-    """What came of one seed."""
-
-    @property
-    def reward(self) -> float | None:
-        """None where nothing is known."""
-
-    @property
-    def reward_valid(self) -> bool:
-        """Whether it counts."""
-
-    @property
-    def cost_usd(self) -> float | None:
-        """None where nobody said."""
-
-    @property
-    def tokens(self) -> int | None:
-        """None where nobody said."""
-
-
-def summary_of(results: Sequence[Ended], n_total: int | None = None) -> Summary:
+def summary_of(results: Sequence[RolloutOutcome], n_total: int | None = None) -> Summary:
     """Return what `results`, of those of `n_total` seeds that have ended, come to; of all of them where that is not given."""
     total = len(results) if n_total is None else n_total
     rewards = sorted(result.reward for result in results if result.reward is not None and result.reward_valid)

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import IO
 
 from graftline.core.errors import DataError, HarborError
@@ -24,27 +25,19 @@ _BLOCK = 64 << 10
 _OVERHEAD_BYTES = 1 << 20
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar of `files`, by relative path, with the folders they are in.
+def pack(files: Mapping[str, bytes], folders: Mapping[str, int] = MappingProxyType({})) -> bytes:
+    """Return a tar of `files`, by relative path, with the folders they are in, and of `folders`, by path with their modes.
 
     Raises:
         HarborError: a path leads out of the folder.
     """
     archive = io.BytesIO()
+    above = {folder: 0o755 for path in files for folder in map(str, relative(path).parents) if folder != "."}
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        folders = {folder for path in files for folder in map(str, relative(path).parents) if folder != "."}
-        for folder in sorted(folders):
-            tar.addfile(_member(folder, 0, 0o755, tarfile.DIRTYPE))
+        for folder, mode in sorted({**above, **folders}.items()):
+            tar.addfile(_member(folder, 0, mode, tarfile.DIRTYPE))
         for path, content in files.items():
             tar.addfile(_member(str(relative(path)), len(content)), io.BytesIO(content))
-    return archive.getvalue()
-
-
-def pack_folder(path: str, mode: int) -> bytes:
-    """Return a tar of one empty folder."""
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.addfile(_member(path, 0, mode, tarfile.DIRTYPE))
     return archive.getvalue()
 
 
@@ -119,32 +112,19 @@ def strip_folder(chunks: Iterable[bytes], target: IO[bytes]) -> bool:
 
 
 @contextmanager
-def open_context(archive: bytes) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]]:
-    """Yield the members of a context, a tar.gz.
-
-    Raises:
-        DataError: it is none, or unpacks to more than a context may have.
-    """
-
-    def members(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-        remaining = MAX_CONTEXT_BYTES
-        for member in tar:
-            remaining -= member.size
-            if remaining < 0:
-                raise DataError(f"the context unpacks to more than {MAX_CONTEXT_BYTES} bytes; leave files out")
-            yield tar, member
-
+def open_context(archive: bytes) -> Iterator[tarfile.TarFile]:
+    """Yield a context, a tar.gz that the service looked through when it came; DataError where it is none."""
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-            yield members(tar)
+            yield tar
     except (tarfile.TarError, OSError, EOFError) as error:
         raise DataError(f"the context is not a tar.gz that can be unpacked ({error}); package it again") from None
 
 
 def add_dockerfile(archive: bytes, dockerfile: str, target: IO[bytes]) -> None:
     """Write the tar of `archive`, a context, to `target`, with `dockerfile` in it as `DOCKERFILE`."""
-    with open_context(archive) as members, tarfile.open(fileobj=target, mode="w") as tar:
-        for source, member in members:
+    with open_context(archive) as source, tarfile.open(fileobj=target, mode="w") as tar:
+        for member in source:
             if member.name != DOCKERFILE and (member.isreg() or member.isdir() or member.issym()):
                 tar.addfile(member, source.extractfile(member) if member.isreg() else None)
         content = dockerfile.encode()

@@ -175,9 +175,8 @@ class DaytonaExecutor(ContainerExecutor):
             log = f"{log}{piece}\n"[-LOG_BYTES:]
 
         with tempfile.TemporaryDirectory(prefix="graftline-context-") as folder:
-            with open_context(context.archive()) as members:
-                for tar, member in members:
-                    tar.extract(member, folder, filter="data")
+            with open_context(context.archive()) as tar:
+                tar.extractall(folder, filter="data")
             dockerfile = Path(folder) / DOCKERFILE
             dockerfile.write_text(context.dockerfile, "utf-8")
             try:

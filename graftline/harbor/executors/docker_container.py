@@ -15,7 +15,6 @@ from graftline.core.errors import HarborError
 from graftline.harbor.executors.archives import (
     MAX_ARTIFACT_BYTES,
     pack,
-    pack_folder,
     read_file,
     read_files,
     relative,
@@ -79,7 +78,7 @@ class DockerContainer:
             place = PurePosixPath(path)
             self._put(str(place.parent), pack({place.name: content}))
         if self._spec.role == "verifier":
-            self._put("/", pack_folder(VERIFIER_FOLDER.lstrip("/"), 0o777))
+            self._put("/", pack({}, {VERIFIER_FOLDER.lstrip("/"): 0o777}))
         work = PurePosixPath(self._folder)
         # an agent must not bring the verdict along
         files = {
