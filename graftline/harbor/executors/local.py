@@ -18,7 +18,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,7 +110,7 @@ class LocalExecutor:
         return self._folder(snapshot_id) is not None
 
     def run(self, rollout: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
-        ends, secrets = _Ends(), Secrets([], rollout.secrets.values())
+        ends, secrets = dict[str, CaseEnd | None](), Secrets([], rollout.secrets.values())
         try:
             execution = run_in_containers(rollout, lambda spec: self._open(spec, ends, is_cancelled), is_cancelled)
         except CancelledError:
@@ -118,23 +118,26 @@ class LocalExecutor:
             return Execution(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error=error)
         except DataError as error:
             # asking again does not help
-            cause = FailureCause.UNCLASSIFIED if ends.role == "agent" else FailureCause.VERIFIER_FAILED
-            reason = f"the {ends.role}'s box: {secrets.redact(str(error))}"
+            role = next(reversed(ends))
+            cause = FailureCause.UNCLASSIFIED if role == "agent" else FailureCause.VERIFIER_FAILED
+            reason = f"the {role}'s box: {secrets.redact(str(error))}"
             return Execution(SuccessStatus.APPLY_FAILED, failure_cause=cause, error=reason)
-        return ends.describe(execution, rollout, secrets)
+        return _describe(execution, ends, secrets)
 
     def close(self) -> None:
         self._jails.close()
 
     @contextmanager
-    def _open(self, spec: ContainerSpec, ends: "_Ends", is_cancelled: Callable[[], bool]) -> "Iterator[JailContainer]":
+    def _open(
+        self, spec: ContainerSpec, ends: dict[str, CaseEnd | None], is_cancelled: Callable[[], bool]
+    ) -> "Iterator[JailContainer]":
         """Give a container that nothing ran in, and keep its end in `ends`."""
 
         def glance() -> None:
             if is_cancelled():
                 raise CancelledError
 
-        ends.role = spec.role
+        ends[spec.role] = None
         folder = self._folder(spec.snapshot_id)
         if folder is None:
             raise HarborError(f"local: snapshot {spec.snapshot_id!r} is gone; build the deployment again")
@@ -150,7 +153,7 @@ class LocalExecutor:
         with self._jails.take(kind, glance) as jail:
             container = JailContainer(jail, case, spec, self._config.runs_own, lambda: self._jails.is_open)
             yield container
-        ends.by_role[spec.role] = container.end
+        ends[spec.role] = container.end
 
     def _folder(self, snapshot_id: str) -> Path | None:
         digest = snapshot_id.removeprefix(_PREFIX)
@@ -158,28 +161,18 @@ class LocalExecutor:
         return self._snapshots.path(digest) if is_ours else None
 
 
-@dataclass(slots=True)
-class _Ends:
-    """How the containers of one rollout ended."""
-
-    role: Literal["agent", "verifier"] = "agent"
-    """Of the last that was asked for."""
-    by_role: dict[str, CaseEnd | None] = field(default_factory=dict)
-
-    def describe(self, execution: Execution, rollout: RolloutSpec, secrets: Secrets) -> Execution:
-        """Return `execution` with what the ends say besides."""
-        details, error = dict(execution.details), execution.error
-        if "reported_reward" in details and rollout.verifier is not None:
-            details["agent_said"] = details.pop("reported_reward")
-        for role, end in self.by_role.items():
-            if end is None:
-                continue
-            if end.exit_code:
-                details["exit_code" if role == "agent" else "verifier_exit_code"] = end.exit_code
-            if execution.reward is None and role == self.role:
-                reason = _describe_end(end, secrets)
-                error = "; ".join(filter(None, (error, "" if error and reason.endswith(error) else reason)))
-        return replace(execution, details=details, error=error)
+def _describe(execution: Execution, ends: dict[str, CaseEnd | None], secrets: Secrets) -> Execution:
+    """Return `execution` with what the ends of its containers say besides."""
+    details, error = dict(execution.details), execution.error
+    for role, end in ends.items():
+        if end is None:
+            continue
+        if end.exit_code:
+            details["exit_code" if role == "agent" else "verifier_exit_code"] = end.exit_code
+        if execution.reward is None and role == next(reversed(ends)):
+            reason = _describe_end(end, secrets)
+            error = "; ".join(filter(None, (error, "" if error and reason.endswith(error) else reason)))
+    return replace(execution, details=details, error=error)
 
 
 def _describe_end(end: CaseEnd, secrets: Secrets) -> str:

@@ -212,7 +212,7 @@ def test_the_exit_code_and_the_last_words_are_told(local: LocalExecutor) -> None
 
 def test_what_the_agent_said_is_kept_beside_the_reward_of_the_verifier(local: LocalExecutor) -> None:
     end = graded(local, "open('score.txt', 'w').write('0.5'); reward(1.0)")
-    assert (end.reward, dict(end.details)) == (0.5, {"agent_said": 1.0})
+    assert (end.reward, dict(end.details)) == (0.5, {"reported_reward": 1.0})
 
 
 def test_waiting_for_a_free_place_ends_when_it_is_cancelled(tmp_path: Path) -> None:
