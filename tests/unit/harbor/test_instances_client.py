@@ -30,13 +30,6 @@ def test_instances_of_named_seeds_come_by_seed(server: HarborServer) -> None:
     assert server.of(BATCH)[0].body == {"seeds": [7, 3]}
 
 
-def test_twice_is_the_same_as_once(server: HarborServer) -> None:
-    first = create_harbor_instances("dep-1", 3, server.url, server.key)
-
-    assert create_harbor_instances("dep-1", 3, server.url, server.key) == first
-    assert len(server.instances["dep-1"]) == 3
-
-
 def test_a_large_batch_is_read_page_by_page_as_far_as_it_goes(server: HarborServer) -> None:
     create_harbor_instances("dep-1", 9, server.url, server.key)
     server.page = 2

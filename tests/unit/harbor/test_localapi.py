@@ -261,7 +261,11 @@ def test_what_the_service_refuses_is_refused(status: int) -> None:
 
 DEEP: Any = functools.reduce(lambda inner, _: [inner], range(300), [])
 DEEPER: Any = functools.reduce(lambda inner, _: [inner], range(5000), [])
-UNREADABLE = "the rollout handler returned "
+NOT_JSON = "what the rollout handler returned cannot be written as JSON ({})"
+
+
+def no_reward(detail: str | None, cause: str = "unclassified", status: str = "runtime_error") -> tuple[Any, ...]:
+    return status, cause, None, False, detail
 
 
 @pytest.mark.parametrize(
@@ -270,82 +274,34 @@ UNREADABLE = "the rollout handler returned "
         ({"reward_info": {"outcome_reward": 0.0}}, ("success", None, 0.0, True, None)),
         (
             {"reward_info": {"outcome_reward": float("nan")}},
-            (
-                "runtime_error",
-                "verifier_failed",
-                None,
-                False,
-                "the entrypoint's result has no reward that is a finite number",
-            ),
+            no_reward("the entrypoint's result has no reward that is a finite number", "verifier_failed"),
         ),
         # the first runners wrote 0.0 where they had failed
         (
             {"success": False, "error": "no crate", "metrics": {"reward_mean": 0.0}},
-            ("failure", "unclassified", None, False, "no crate"),
+            no_reward("no crate", status="failure"),
         ),
         ({"success": True, "metrics": {"reward_mean": 0.0}}, ("success", None, 0.0, True, None)),
-        (
-            {"reward_info": {"outcome_reward": 0.5}, "success_status": "runtime_error"},
-            ("runtime_error", "unclassified", None, False, None),
-        ),
+        ({"reward_info": {"outcome_reward": 0.5}, "success_status": "runtime_error"}, no_reward(None)),
         (
             {"reward_info": {"outcome_reward": 0.5}, "failure_cause": "agent_exhausted_budget"},
             ("success", "agent_exhausted_budget", 0.5, True, None),
         ),
-        (
-            None,
-            (
-                "runtime_error",
-                "unclassified",
-                None,
-                False,
-                UNREADABLE + "NoneType, not a RolloutResponse or a dictionary of one",
-            ),
-        ),
-        (
-            {"reward_info": {"outcome_reward": 1.0}, "trace": object()},
-            (
-                "runtime_error",
-                "unclassified",
-                None,
-                False,
-                "what the rollout handler returned cannot be written as JSON (TypeError)",
-            ),
-        ),
+        (None, no_reward("the rollout handler returned NoneType, not a RolloutResponse or a dictionary of one")),
+        ({"reward_info": {"outcome_reward": 1.0}, "trace": object()}, no_reward(NOT_JSON.format("TypeError"))),
         *(
-            (
-                {"reward_info": {"outcome_reward": 1.0, "details": {"a": value}}},
-                (
-                    "runtime_error",
-                    "unclassified",
-                    None,
-                    False,
-                    f"what the rollout handler returned cannot be written as JSON ({kind})",
-                ),
-            )
+            ({"reward_info": {"outcome_reward": 1.0, "details": {"a": value}}}, no_reward(NOT_JSON.format(kind)))
             for value, kind in (("\ud800", "UnicodeEncodeError"), (DEEP, "ValueError"), (DEEPER, "RecursionError"))
         ),
         (
             RolloutResponse(
                 trace_correlation_id="t", reward_info=RewardInfo(outcome_reward=1.0, details={"a": object()})
             ),
-            (
-                "runtime_error",
-                "unclassified",
-                None,
-                False,
-                "what the rollout handler returned cannot be written as JSON (PydanticSerializationError)",
-            ),
+            no_reward(NOT_JSON.format("PydanticSerializationError")),
         ),
         (
             {"reward_info": {"outcome_reward": 1.0}, "trace": "words"},
-            (
-                "runtime_error",
-                "unclassified",
-                None,
-                False,
-                "what the rollout handler returned is no RolloutResponse; mend trace",
-            ),
+            no_reward("what the rollout handler returned is no RolloutResponse; mend trace"),
         ),
     ],
 )

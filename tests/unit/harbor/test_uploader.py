@@ -9,7 +9,7 @@ import pytest
 from graftline.core.errors import HarborError
 from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.build_spec import HarborBuildSpec
-from graftline.harbor.client import HarborAPIError, HarborTimeoutError, RetryPolicy
+from graftline.harbor.client import HarborTimeoutError, RetryPolicy
 from graftline.harbor.uploader import (
     HarborDeploymentResult,
     HarborDeploymentUploader,
@@ -176,11 +176,6 @@ def test_the_status_of_a_deployment_has_its_builds(uploader: HarborDeploymentUpl
     assert (status.id, status.status, [build.build_id for build in status.builds]) == ("dep-1", "ready", ["bld-dep-1"])
 
 
-def test_a_deployment_that_is_not_there_is_an_error(uploader: HarborDeploymentUploader) -> None:
-    with pytest.raises(HarborAPIError, match="'none': there is none"):
-        uploader.get_deployment_status("none")
-
-
 def test_something_else_than_a_service_is_told_apart(
     server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
 ) -> None:
@@ -193,8 +188,3 @@ def test_something_else_than_a_service_is_told_apart(
         "creation of deployment 'tests': the answer is not that of a Harbor service (id: field required); "
         "check backend_url"
     )
-
-
-def test_an_uploader_without_a_key_is_refused(server: HarborServer) -> None:
-    with pytest.raises(ValueError, match="api_key: no key is given"):
-        HarborDeploymentUploader(server.url, environment={})
