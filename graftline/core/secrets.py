@@ -6,8 +6,11 @@ then, when `VAULT_ADDR` is set, in the KV version 2 store of Vault at `GRAFTLINE
 """
 
 import logging
+import os
 import re
+import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -160,6 +163,23 @@ def local_secrets(environment: Mapping[str, str], root: Path) -> Secrets:
     """Return the secrets of `environment` and of `root/.env` alone: enough to keep them out of logs."""
     local = EnvironmentSecrets(environment, root / ".env")
     return Secrets([local], local.secret_values())
+
+
+def secret_in(path: Path, prefix: str = "") -> str:
+    """Return the secret in `path`; if there is none it is made, beginning with `prefix`, for this user's eyes only."""
+    with suppress(FileNotFoundError):
+        return path.read_text("utf-8").strip()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(prefix + secrets.token_hex(32))
+        os.fsync(stream.fileno())
+    # of two that make one at the same time, both take the first
+    with suppress(FileExistsError):
+        os.link(partial, path)
+    partial.unlink()
+    return path.read_text("utf-8").strip()
 
 
 def _dotenv_values(path: Path | None) -> dict[str, str]:

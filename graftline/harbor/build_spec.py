@@ -6,7 +6,6 @@ of a variable. Secrets are refused, by name and by shape; executors put them in 
 
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import canonical_json
+from graftline.harbor.context_tree import read_plain_file
 from graftline.harbor.contract import MAX_TASKS, DeploymentName, HarborLimits, TaskSeed, Text, VerifierSettings
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES
 from graftline.harbor.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
@@ -113,7 +113,7 @@ class HarborBuildSpec(BaseModel):
         path = inside if inside.exists() else self.dockerfile_path
         place = f"dockerfile_path: {str(path)!r}"
         try:
-            content = _read(path)
+            content = read_plain_file(path, MAX_TEXT_CHARACTERS, follows_link=True)
             text = content.decode()
         except OSError as error:
             raise ConfigError(f"{place}: cannot be read ({error.strerror}); expected a Dockerfile") from None
@@ -228,11 +228,3 @@ def _line(location: tuple[str | int, ...], message: str) -> str:
 
 def _said(faults: list[str]) -> str:
     return "the build spec is refused:\n" + "\n".join(f"- {fault}" for fault in faults)
-
-
-def _read(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "is no plain file")
-        return stream.read(MAX_TEXT_CHARACTERS + 1)

@@ -3,9 +3,11 @@
 Whoever packs keeps to what whoever unpacks refuses.
 """
 
+import os
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from graftline.core.errors import DataError
 from graftline.sandbox.file_names import check_distinct, folders_of, path_of, short
@@ -28,6 +30,15 @@ class Entry:
     """Whether anybody may run it; of the mode nothing else is kept."""
     target: str | None = None
     """Where a symbolic link leads, as it is written there."""
+
+
+def read_plain_file(path: Path | str, most_bytes: int, follows_link: bool = False) -> bytes:
+    """Return a plain file, one byte more than `most_bytes` of a larger one; OSError where it is none. No FIFO is waited for."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows_link else os.O_NOFOLLOW)
+    with os.fdopen(os.open(path, flags), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(0, "is no plain file")
+        return stream.read(most_bytes + 1)
 
 
 def check_name(name: str) -> None:

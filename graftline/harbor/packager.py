@@ -20,7 +20,15 @@ from typing import Any
 
 from graftline.core.errors import DataError
 from graftline.harbor.build_spec import HarborBuildSpec
-from graftline.harbor.context_tree import FILE_MODE, MAX_ENTRIES, PROGRAM_MODE, Entry, check_name, check_tree
+from graftline.harbor.context_tree import (
+    FILE_MODE,
+    MAX_ENTRIES,
+    PROGRAM_MODE,
+    Entry,
+    check_name,
+    check_tree,
+    read_plain_file,
+)
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
 from graftline.harbor.secret_finds import Find, find_in_file
 from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
@@ -132,15 +140,12 @@ def _header(file: Entry) -> bytes:
 
 def _content(top: Path, file: Entry) -> bytes:
     try:
-        descriptor = os.open(f"{top}/{file.path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            content = stream.read(file.size + 1) if is_file else b""
+        content = read_plain_file(f"{top}/{file.path}", file.size)
     except OSError as error:
         raise DataError(
             f"{top}: {short(file.path)} cannot be read ({error.strerror}); see to it, or leave it out"
         ) from None
-    if not is_file or len(content) != file.size:
+    if len(content) != file.size:
         raise DataError(f"{top}: {short(file.path)} changes while it is packed; wait until it is done, or leave it out")
     return content
 

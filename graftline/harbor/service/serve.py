@@ -1,12 +1,10 @@
 """A service that runs until it is told to end (`graftline env serve`), or for as long as a block of code."""
 
-import os
-import secrets
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import assert_never
 
@@ -16,7 +14,7 @@ from pydantic import Field, SecretStr
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError
 from graftline.core.listener import LOOPBACK, open_listener
-from graftline.core.secrets import Secrets
+from graftline.core.secrets import Secrets, secret_in
 from graftline.harbor.executors.base import Executor, MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
@@ -103,20 +101,7 @@ def harbor_key(root: Path, secrets_: Secrets) -> SecretStr:
         if len(configured) < _SHORTEST_KEY:
             raise ConfigError(f"{KEY_VARIABLE}: is shorter than {_SHORTEST_KEY} characters; take a longer one")
         return SecretStr(configured)
-    path = root / "api_key"
-    with suppress(FileNotFoundError):
-        return SecretStr(path.read_text("utf-8").strip())
-    root.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".api_key.partial-{os.getpid()}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(secrets.token_hex(32))
-        os.fsync(stream.fileno())
-    # of two that make one at the same time, both take the first
-    with suppress(FileExistsError):
-        os.link(partial, path)
-    partial.unlink()
-    return SecretStr(path.read_text("utf-8").strip())
+    return SecretStr(secret_in(root / "api_key"))
 
 
 def serve(

@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from graftline.core.errors import DataError
+from graftline.harbor.context_tree import read_plain_file
 from graftline.harbor.in_box.needs import interpreter_of
 from graftline.harbor.task_format.task_toml import (
     MAX_TOML_BYTES,
@@ -199,16 +200,11 @@ def plain_files(folder: Path, skip: tuple[str, ...] = ()) -> Iterator[tuple[str,
             count, remaining = count + 1, remaining - state.st_size
             if count > MAX_FILES or remaining < 0:
                 raise DataError(f"{folder}: has more than {MAX_FILES} files or {MAX_TASK_BYTES} bytes")
-            yield path, _read(Path(entry.path), state.st_size, bool(state.st_mode & stat.S_IXUSR))
-
-
-def _read(path: Path, size: int, is_executable: bool) -> TaskFile:
-    # what has become a link since it was looked at is not followed
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-        content = stream.read(size + 1)
-    if len(content) > size:
-        raise DataError(f"{path}: grew while it was read")
-    return TaskFile(content, is_executable)
+            # what has become a link since it was looked at is not followed
+            content = read_plain_file(entry.path, state.st_size)
+            if len(content) > state.st_size:
+                raise DataError(f"{entry.path}: grew while it was read")
+            yield path, TaskFile(content, bool(state.st_mode & stat.S_IXUSR))
 
 
 def _text(content: bytes, source: Path) -> str:

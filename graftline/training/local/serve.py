@@ -5,13 +5,11 @@ It listens on a loopback address. Clients need its key, which stands in `<root>/
 
 import asyncio
 import ctypes
-import os
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -20,6 +18,7 @@ from pydantic import SecretStr
 from graftline.core.build import lock_folder
 from graftline.core.errors import ConfigError, ModelError
 from graftline.core.listener import LOOPBACK, open_listener, url_of
+from graftline.core.secrets import secret_in
 from graftline.training.local.checkpoints import CheckpointStore
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.server import TinkerServer
@@ -62,7 +61,7 @@ def serve(
             # those of the thread that made the engine would count for as long as it lives: a quarter of the speed
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
                 engine = loader.submit(Engine, folder, model, settings).result()
-            server = TinkerServer(engine, CheckpointStore(root), key, _read_secret(root / "url_secret").encode())
+            server = TinkerServer(engine, CheckpointStore(root), key, secret_in(root / "url_secret").encode())
 
             def start(url: str, end: Callable[[], None]) -> None:
                 for number in (signal.SIGINT, signal.SIGTERM):
@@ -79,7 +78,7 @@ def api_key(root: Path, environment: Mapping[str, str]) -> SecretStr:
         raise ConfigError(
             f"{KEY_VARIABLE} does not begin with {_KEY_PREFIX!r}, so the SDK would refuse it; mend or unset it"
         )
-    return SecretStr(key or _read_secret(root / "api_key", _KEY_PREFIX))
+    return SecretStr(key or secret_in(root / "api_key", _KEY_PREFIX))
 
 
 class _Web(uvicorn.Server):
@@ -118,16 +117,6 @@ async def run_server(
         await task
     finally:
         server.stop()
-
-
-def _read_secret(path: Path, prefix: str = "") -> str:
-    """Return the secret in `path`; if there is none it is made, beginning with `prefix`."""
-    with suppress(FileNotFoundError):
-        return path.read_text("utf-8").strip()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(secret := prefix + secrets.token_hex(32))
-    return secret
 
 
 def keep_freed_memory() -> None:
