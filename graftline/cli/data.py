@@ -16,14 +16,16 @@ from graftline.cli.options import (
     CommandGroup,
     CommandT,
     ManifestChoice,
-    fail_with,
+    Output,
     json_option,
     manifest_options,
+    output_option,
     pass_paths,
     print_json,
     print_lines,
     print_table,
     style_diff,
+    tabulate,
 )
 
 if TYPE_CHECKING:
@@ -47,49 +49,41 @@ def partition_options(command: CommandT) -> CommandT:
 
 
 @click.command("list")
-@json_option
+@output_option
 @pass_paths
-def list_(paths: "Paths", as_json: bool) -> None:
+def list_(paths: "Paths") -> Output:
     """List the datasets of the catalog: where they live, on what terms, and what is stored of each."""
     from graftline.pipeline.dataset_views.listing import entries, listing_table
 
     datasets = entries(paths, os.environ)
-    if as_json:
-        print_json({"datasets": datasets})
-        return
-    print_table(*listing_table(datasets))
-    fail_with(dataset["fault"] for dataset in datasets if dataset["fault"])
+    faults = [dataset["fault"] for dataset in datasets if dataset["fault"]]
+    return Output({"datasets": datasets}, [listing_table(datasets)], faults=faults)
 
 
 @click.command()
 @names_argument
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def fetch(paths: "Paths", names: tuple[str, ...], manifest: ManifestChoice, as_json: bool) -> None:
+def fetch(paths: "Paths", names: tuple[str, ...], manifest: ManifestChoice) -> Output:
     """Fetch the raw files of datasets, those in use if none is named. An interrupted download goes on where it was."""
     from graftline.core.progress import progress_bars
     from graftline.pipeline.dataset_views.build import fetch as fetch_datasets
 
     with progress_bars() as bars:
         making = fetch_datasets(paths, manifest.load(paths), names, bars)
-    _print_making(making, paths, as_json)
+    return _show_report(making, paths)
 
 
 @click.command()
 @names_argument
 @partition_options
 @manifest_options
-@json_option
+@output_option
 @pass_paths
 def build(
-    paths: "Paths",
-    names: tuple[str, ...],
-    language: str | None,
-    part: str | None,
-    manifest: ManifestChoice,
-    as_json: bool,
-) -> None:
+    paths: "Paths", names: tuple[str, ...], language: str | None, part: str | None, manifest: ManifestChoice
+) -> Output:
     """Make edits of fetched datasets, and splits of those in use. With names, only the edits of those are made."""
     from graftline.core.progress import progress_bars
     from graftline.pipeline.dataset_views.build import build as build_datasets
@@ -100,49 +94,40 @@ def build(
         )
     with progress_bars() as bars:
         report = build_datasets(paths, manifest.load(paths), names, language, part, bars)
-    _print_making(report, paths, as_json)
+    return _show_report(report, paths)
 
 
 @click.command()
 @names_argument
-@json_option
+@output_option
 @pass_paths
-def stats(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
+def stats(paths: "Paths", names: tuple[str, ...]) -> Output:
     """Count edits by language and split, their tokens and licenses, and what was left out why."""
     from graftline.pipeline.dataset_views.stats import stats as count_datasets
     from graftline.pipeline.dataset_views.stats import stats_tables
 
     datasets = count_datasets(paths, _load_catalog(paths), names)
-    if as_json:
-        print_json({"datasets": datasets})
-        return
-    for title, columns, rows in stats_tables(datasets):
-        if rows:
-            print_table(title, columns, rows)
+    return Output({"datasets": datasets}, [table for table in stats_tables(datasets) if table[2]])
 
 
 @click.command()
 @names_argument
-@json_option
+@output_option
 @pass_paths
-def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
+def verify(paths: "Paths", names: tuple[str, ...]) -> Output:
     """Read every stored file of datasets, of the division and of the splits: is it what its record and its pin say?"""
     from graftline.pipeline.dataset_views.verification import verification_table
     from graftline.pipeline.dataset_views.verification import verify as verify_datasets
 
     verification = verify_datasets(paths, _load_catalog(paths), names)
-    if as_json:
-        print_json(verification)
-    else:
-        print_table(*verification_table(verification["findings"]))
-    fail_with(verification["faults"])
+    return Output(verification, [verification_table(verification["findings"])], faults=verification["faults"])
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("-n", "number", type=click.IntRange(min=1), default=5, show_default=True, help="How many, at most.")
+@click.option("-n", "number", type=click.IntRange(min=1), default=5, help="How many, at most.")
 @partition_options
-@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds choose equal samples.")
+@click.option("--seed", type=int, default=0, help="Equal seeds choose equal samples.")
 @click.option("--rejected", "drops", metavar="REASON", help="Show what was left out for this reason, or for all.")
 @json_option
 @pass_paths
@@ -167,32 +152,23 @@ def show(
 @click.command()
 @click.argument("format", type=click.Choice(["sft", "dpo", "rl", "srl", "atif"]))
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True, help="Whose attempts."
-)
+@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", help="Whose attempts.")
 @click.option("--language", "languages", multiple=True, help="Of this language only; may be given several times.")
 @click.option("--teacher", "teachers", multiple=True, help="Of this teacher only; may be given several times.")
-@click.option(
-    "--prompt",
-    default="brief",
-    show_default=True,
-    help="Name of the prompt in teacher_prompts.yaml by which chats are made.",
-)
-@json_option
+@click.option("--prompt", default="brief", help="Name of the prompt in teacher_prompts.yaml by which chats are made.")
+@output_option
 @pass_paths
 def export(
     paths: "Paths", format: str, target: Path, split: str, languages: tuple[str, ...], teachers: tuple[str, ...],
-    prompt: str, as_json: bool,
-) -> None:  # fmt: skip
+    prompt: str
+) -> Output:  # fmt: skip
     """Write the attempts that count to the file TARGET for training, a JSON object per line."""
     from graftline.pipeline import exports
 
     only_languages = cast("tuple[Language, ...]", languages) or None
     result = exports.export(paths, format, target, prompt, cast("Split", split), only_languages, teachers or None)
-    if as_json:
-        print_json({"file": str(result.file), "rows": result.rows, "attempts": result.attempts})
-    else:
-        click.echo(f"{result.file}: {result.rows} rows of {result.attempts} attempts")
+    value = {"file": result.file, "rows": result.rows, "attempts": result.attempts}
+    return Output(value, text=f"{result.file}: {result.rows} rows of {result.attempts} attempts")
 
 
 @click.group(cls=CommandGroup)
@@ -202,9 +178,9 @@ def push() -> None:
 
 @push.command()
 @click.option("--remote", metavar="FOLDER|URL", help="Where to; without it dvc.remote of configs/governance.yaml.")
-@json_option
+@output_option
 @pass_paths
-def dvc(paths: "Paths", remote: str | None, as_json: bool) -> None:
+def dvc(paths: "Paths", remote: str | None) -> Output:
     """Copy the artifacts to a DVC remote, and write a .dvc file beside each."""
     from rich.filesize import decimal
 
@@ -214,24 +190,21 @@ def dvc(paths: "Paths", remote: str | None, as_json: bool) -> None:
 
     with progress_bars() as bars:
         result = export_dvc(paths, remote or load_governance(paths).dvc.remote, bars)
-    if as_json:
-        print_json(asdict(result))
-    else:
-        rows = [
-            (
-                artifact.folder, str(artifact.files), decimal(artifact.size_bytes), str(artifact.copied),
-                "yes" if artifact.is_changed else "no",
-            )
-            for artifact in result.artifacts
-        ]  # fmt: skip
-        print_table(f"In {result.remote}", ["folder", "files", "size", "copied objects", ".dvc changed"], rows)
-    fail_with(result.refused)
+    columns = {
+        "folder": "folder",
+        "files": "files",
+        "size": "size",
+        "copied": "copied objects",
+        "is_changed": ".dvc changed",
+    }
+    records = [{**asdict(artifact), "size": decimal(artifact.size_bytes)} for artifact in result.artifacts]
+    return Output(asdict(result), [tabulate(f"In {result.remote}", records, columns)], faults=result.refused)
 
 
 @push.command()
-@json_option
+@output_option
 @pass_paths
-def wandb(paths: "Paths", as_json: bool) -> None:
+def wandb(paths: "Paths") -> Output:
     """Log figures and checksums of the artifacts to W&B, as configs/governance.yaml allows it."""
     from graftline.core.secrets import open_secrets
     from graftline.datasets.governance import load_governance
@@ -239,26 +212,21 @@ def wandb(paths: "Paths", as_json: bool) -> None:
 
     settings = load_governance(paths).wandb
     result = publish_datasets(paths, settings, open_secrets(os.environ, paths.root), os.environ)
-    if as_json:
-        print_json(asdict(result))
-        return
-    click.echo(f"{result.mode}: {result.artifact}, digest {result.digest}, {len(result.files)} files")
-    click.echo(f"send it with: wandb sync {result.run}" if result.mode == "offline" else result.run)
+    place = f"send it with: wandb sync {result.run}" if result.mode == "offline" else result.run
+    text = f"{result.mode}: {result.artifact}, digest {result.digest}, {len(result.files)} files\n{place}"
+    return Output(asdict(result), text=text)
 
 
 @push.command()
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def bucket(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+def bucket(paths: "Paths", manifest: ManifestChoice) -> Output:
     """Copy the shards of attempts that are not there yet to the blob store of the manifest."""
     from graftline.pipeline.worker import upload_attempts
 
     result = upload_attempts(paths, manifest.load(paths))
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(f"{result['sent']} sent ({result['sent_bytes']} bytes), {result['kept']} were there")
+    return Output(result, text=f"{result['sent']} sent ({result['sent_bytes']} bytes), {result['kept']} were there")
 
 
 COMMANDS = (list_, fetch, build, show, stats, verify, export, push)
@@ -270,14 +238,10 @@ def _load_catalog(paths: "Paths") -> "Catalog":
     return load_settings(paths).catalog
 
 
-def _print_making(making: "BuildReport", paths: "Paths", as_json: bool) -> None:
-    if as_json:
-        print_json(making.as_dict(paths))
-    elif making.built:
-        print_table(*making.table())
-    for warning in making.warnings():
+def _show_report(report: "BuildReport", paths: "Paths") -> Output:
+    for warning in report.warnings():
         click.echo(f"warning: {warning}", err=True)
-    fail_with(making.faults)
+    return Output(report.as_dict(paths), [report.table()] if report.built else [], faults=report.faults)
 
 
 def _print_sample(kind: str, rows: Sequence[Any], show: Callable[[Sequence[Any]], None], as_json: bool) -> None:

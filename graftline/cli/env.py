@@ -3,7 +3,6 @@
 Not here: what runs rollouts, and what brings tasks in and out (`graftline.cli.env_rollouts`).
 """
 
-import json
 import os
 import re
 import tempfile
@@ -19,6 +18,7 @@ from graftline.cli.env_options import (
     SERVICE_FOLDER,
     format_reason,
     open_service,
+    pass_service,
     seeds_option,
     show_waiting,
     status_option,
@@ -28,13 +28,24 @@ from graftline.cli.env_options import (
 from graftline.cli.env_rollouts import (
     calibrate,
     create_deployment,
+    describe_deployments,
     evaluate,
     export,
     import_,
-    print_deployments,
     run,
+    show_deployment,
 )
-from graftline.cli.options import FOLDER, CommandGroup, changes_option, find_paths, json_option, print_json, print_table
+from graftline.cli.options import (
+    FOLDER,
+    CommandGroup,
+    Output,
+    changes_option,
+    find_paths,
+    json_option,
+    output_option,
+    print_json,
+    tabulate,
+)
 from graftline.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +53,7 @@ if TYPE_CHECKING:
     from graftline.core.secrets import Secrets
     from graftline.harbor.messages import HarborInstance
     from graftline.harbor.service.prompt_jobs import Optimizer
+    from graftline.harbor.service_connection import ServiceConnection
 
 _MAX_DEPLOYMENTS = 1000
 _MAX_SHOWN = 60
@@ -49,28 +61,32 @@ _MAX_SHOWN = 60
 _PASSWORD = re.compile(r"://[^/@:]*:[^/@]+@")
 folder_option = click.option("--folder", type=FOLDER, help="Of its files; data/harbor/service if not given.")
 database_option = click.option(
-    "--database", default="", help="sqlite:///… or postgresql://…, without a password; else GRAFTLINE_HARBOR_DATABASE."
+    "--database",
+    default="",
+    show_default=False,
+    help="sqlite:///… or postgresql://…, without a password; else GRAFTLINE_HARBOR_DATABASE.",
 )
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8020, show_default=True, help="0 for a free one.")
+@click.option("--host", default="127.0.0.1", help="A loopback address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8020, help="0 for a free one.")
 @folder_option
 @database_option
 @click.option(
     "--executor",
     type=click.Choice(["local", "memory", "docker", "daytona"]),
     default="local",
-    show_default=True,
     help="What runs rollouts: jails of this machine, nothing at all, containers, sandboxes of Daytona.",
 )
-@click.option(
-    "--concurrency", type=click.IntRange(1, 4096), default=4, show_default=True, help="Rollouts at the same time."
-)
+@click.option("--concurrency", type=click.IntRange(1, 4096), default=4, help="Rollouts at the same time.")
 @changes_option("A setting of it, as executor.runs_own=true.")
 @click.option(
-    "--proposer", default="", metavar="FLEET", help="Fleet that changes of prompts are asked of; none where not given."
+    "--proposer",
+    default="",
+    show_default=False,
+    metavar="FLEET",
+    help="Fleet that changes of prompts are asked of; none where not given.",
 )
 @json_option
 @click.pass_obj
@@ -107,9 +123,9 @@ def serve(
 @click.command()
 @folder_option
 @database_option
-@json_option
+@output_option
 @click.pass_obj
-def migrate(root: Path | None, folder: Path | None, database: str, as_json: bool) -> None:
+def migrate(root: Path | None, folder: Path | None, database: str) -> Output:
     """Bring the schema of the service's database up to date, and serve nothing."""
     from graftline.core.secrets import open_secrets
     from graftline.harbor.service.serve import migrate
@@ -117,7 +133,7 @@ def migrate(root: Path | None, folder: Path | None, database: str, as_json: bool
     paths = find_paths(root)
     _refuse_password(database)
     url = migrate(folder or paths.data / SERVICE_FOLDER, open_secrets(os.environ, paths.root), database)
-    click.echo(json.dumps({"database": url}) if as_json else f"{url}: up to date")
+    return Output({"database": url}, text=f"{url}: up to date")
 
 
 @contextmanager
@@ -147,15 +163,14 @@ def _refuse_password(database: str) -> None:
 @click.command()
 @click.argument("deployment", metavar="FILE_OR_NAME")
 @click.option("--name", help="Of the deployment, in place of the file's.")
-@click.option("--build/--no-build", "is_building", default=True, show_default=True, help="Queue its build.")
+@click.option("--build/--no-build", "is_building", default=True, help="Queue its build.")
 @wait_option
 @url_option
-@json_option
+@output_option
 @click.pass_obj
 def upload(
-    root: Path | None, deployment: str, name: str | None, is_building: bool, is_waiting: bool, url: str,
-    as_json: bool,
-) -> None:  # fmt: skip
+    root: Path | None, deployment: str, name: str | None, is_building: bool, is_waiting: bool, url: str
+) -> Output:
     """Make a deployment of a file of configs/harbor/; the same content again is the version that is there."""
     from graftline.harbor.deployment_file import find_deployment
 
@@ -163,60 +178,50 @@ def upload(
     with tempfile.TemporaryDirectory() as folder:
         spec = configured.spec(Path(folder), name)
         result = create_deployment(open_service(root, url), spec, is_building, is_waiting)
-    print_deployments([result], as_json)
-    if configured.file.calibration.is_required and not configured.calibration_path.exists() and not as_json:
-        click.echo(f"its floor and ceiling are not known yet: graftline env calibrate {deployment}")
+    is_unknown = configured.file.calibration.is_required and not configured.calibration_path.exists()
+    advice = f"its floor and ceiling are not known yet: graftline env calibrate {deployment}"
+    return show_deployment(result, advice if is_unknown else "")
 
 
 @click.command("list")
 @status_option
-@click.option(
-    "--limit", type=click.IntRange(1, _MAX_DEPLOYMENTS), default=50, show_default=True, help="The newest so many."
-)
-@url_option
-@json_option
-@click.pass_obj
-def list_(root: Path | None, status: str | None, limit: int, url: str, as_json: bool) -> None:
+@click.option("--limit", type=click.IntRange(1, _MAX_DEPLOYMENTS), default=50, help="The newest so many.")
+@output_option
+@pass_service
+def list_(service: "ServiceConnection", status: str | None, limit: int) -> Output:
     """List the deployments of the service, newest first."""
-    deployments = open_service(root, url).uploader.list_deployments(status, limit)
-    print_deployments(deployments, as_json, "deployments")
+    values, table = describe_deployments(service.uploader.list_deployments(status, limit))
+    return Output({"deployments": values}, [table])
 
 
 @click.command()
 @click.argument("deployment")
-@url_option
-@json_option
-@click.pass_obj
-def status(root: Path | None, deployment: str, url: str, as_json: bool) -> None:
+@output_option
+@pass_service
+def status(service: "ServiceConnection", deployment: str) -> Output:
     """Say what a deployment waits for, with its builds; DEPLOYMENT is its id, or its name for the newest version."""
-    service = open_service(root, url)
     result = service.uploader.get_deployment_status(service.deployment(deployment).deployment_id)
-    if as_json:
-        click.echo(result.model_dump_json())
-        return
-    click.echo(f"{result.name}, version {result.version} ({result.id}): {result.status}{format_reason(result.error)}")
     rows = [
         (build.build_id or build.id, build.status, build.snapshot_id or "-", build.error_message or "")
         for build in result.builds
     ]
-    print_table("Builds", ["id", "status", "snapshot", "error"], rows)
+    text = f"{result.name}, version {result.version} ({result.id}): {result.status}{format_reason(result.error)}"
+    return Output(result.model_dump(mode="json"), [("Builds", ["id", "status", "snapshot", "error"], rows)], text)
 
 
 @click.command()
 @click.argument("deployment")
 @click.option("--force", "is_forced", is_flag=True, help="Build what is built already.")
 @wait_option
-@url_option
-@json_option
-@click.pass_obj
-def build(root: Path | None, deployment: str, is_forced: bool, is_waiting: bool, url: str, as_json: bool) -> None:
+@output_option
+@pass_service
+def build(service: "ServiceConnection", deployment: str, is_forced: bool, is_waiting: bool) -> Output:
     """Have a deployment built, where it is not."""
-    service = open_service(root, url)
     uploader = service.uploader
     uploader.trigger_build(service.deployment(deployment).deployment_id, force=is_forced)
     with show_waiting(f"building {deployment}"):
         result = uploader.wait_for_build(deployment) if is_waiting else uploader.get_deployment(deployment)
-    print_deployments([result], as_json)
+    return show_deployment(result)
 
 
 @click.group(cls=CommandGroup)
@@ -227,71 +232,62 @@ def instances() -> None:
 @instances.command()
 @click.argument("deployment")
 @click.option("--count", type=click.IntRange(1, MOST_SEEDS), help="So many seeds from --start-seed on.")
-@click.option("--start-seed", type=click.IntRange(0), default=0, show_default=True, help="The first one of --count.")
+@click.option("--start-seed", type=click.IntRange(0), default=0, help="The first one of --count.")
 @seeds_option("These seeds, in place of --count.")
 @wait_option
-@url_option
-@json_option
-@click.pass_obj
+@output_option
+@pass_service
 def create(
-    root: Path | None, deployment: str, count: int | None, start_seed: int, seeds: list[int] | None,
-    is_waiting: bool, url: str, as_json: bool,
-) -> None:  # fmt: skip
+    service: "ServiceConnection", deployment: str, count: int | None, start_seed: int, seeds: list[int] | None,
+    is_waiting: bool,
+) -> Output:  # fmt: skip
     """Make the instances of seeds; those that are there stay as they are."""
     from graftline.harbor.instances import create_harbor_instances
 
     if (count is None) == (seeds is None):
         raise click.UsageError("expected --count or --seeds, and not both")
-    ref = open_service(root, url).deployment(deployment)
+    ref = service.deployment(deployment)
     with show_waiting(f"instances of {deployment}"):
         created = create_harbor_instances(
             ref.deployment_id, count, ref.backend_url, ref.api_key, start_seed, seeds, wait_for_ready=is_waiting
         )
-    _print_instances(deployment, created, as_json)
+    return _show_instances(deployment, created)
 
 
 @instances.command("list")
 @click.argument("deployment")
 @status_option
-@url_option
-@json_option
-@click.pass_obj
-def list_instances(root: Path | None, deployment: str, status: str | None, url: str, as_json: bool) -> None:
+@output_option
+@pass_service
+def list_instances(service: "ServiceConnection", deployment: str, status: str | None) -> Output:
     """List the instances of a deployment, by seed."""
     from graftline.harbor.instances import list_harbor_instances
 
-    ref = open_service(root, url).deployment(deployment)
-    listing = list_harbor_instances(ref.deployment_id, status, ref.backend_url, ref.api_key)
-    _print_instances(deployment, listing, as_json)
+    ref = service.deployment(deployment)
+    return _show_instances(deployment, list_harbor_instances(ref.deployment_id, status, ref.backend_url, ref.api_key))
 
 
 @instances.command("build")
 @click.argument("deployment")
-@url_option
-@json_option
-@click.pass_obj
-def build_instances(root: Path | None, deployment: str, url: str, as_json: bool) -> None:
+@output_option
+@pass_service
+def build_instances(service: "ServiceConnection", deployment: str) -> Output:
     """Have what the instances of a deployment need built; it does not wait for that."""
     from graftline.harbor.instances import build_harbor_instances
 
-    ref = open_service(root, url).deployment(deployment)
+    ref = service.deployment(deployment)
     result = build_harbor_instances(ref.deployment_id, ref.backend_url, ref.api_key)
     text = f"{result.ready_count} of {result.total_instances} instances are ready"
-    click.echo(result.model_dump_json() if as_json else text)
+    return Output(result.model_dump(mode="json"), text=text)
 
 
-def _print_instances(deployment: str, instances: Sequence["HarborInstance"], as_json: bool) -> None:
-    if as_json:
-        print_json({"instances": [instance.model_dump(mode="json") for instance in instances]})
-        return
-    rows = [
-        (str(instance.seed), instance.task_id, instance.status, instance.id, instance.error or "")
-        for instance in instances[:_MAX_SHOWN]
-    ]
-    print_table(f"Instances of {deployment}", ["seed", "task", "status", "id", "error"], rows)
+def _show_instances(deployment: str, instances: Sequence["HarborInstance"]) -> Output:
+    values = [instance.model_dump(mode="json") for instance in instances]
+    columns = {"seed": "seed", "task_id": "task", "status": "status", "id": "id", "error": "error"}
     ready = sum(instance.status == "ready" for instance in instances)
     more = f", the first {_MAX_SHOWN} are shown" if len(instances) > _MAX_SHOWN else ""
-    click.echo(f"{ready} of {len(instances)} are ready{more}")
+    table = tabulate(f"Instances of {deployment}", values[:_MAX_SHOWN], columns)
+    return Output({"instances": values}, [table], f"{ready} of {len(instances)} are ready{more}")
 
 
 COMMANDS = (

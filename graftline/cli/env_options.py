@@ -1,5 +1,6 @@
 """What the commands of `graftline env` have in common: options, the service they talk to, and progress."""
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -47,14 +48,13 @@ status_option = click.option(
     "--status", type=click.Choice(["pending", "building", "ready", "failed"]), help="Only those of one status."
 )
 concurrency_option = click.option(
-    "--concurrency", type=click.IntRange(1, 1000), default=8, show_default=True, help="Rollouts at the same time."
+    "--concurrency", type=click.IntRange(1, 1000), default=8, help="Rollouts at the same time."
 )
-wait_option = click.option("--wait/--no-wait", "is_waiting", default=True, show_default=True, help="Until it is ready.")
+wait_option = click.option("--wait/--no-wait", "is_waiting", default=True, help="Until it is ready.")
 url_option = click.option(
     "--url",
     envvar=["GRAFTLINE_HARBOR_URL", "SYNTH_BACKEND_URL"],
     default="http://127.0.0.1:8020",
-    show_default=True,
     help="Address of the service; else GRAFTLINE_HARBOR_URL or SYNTH_BACKEND_URL.",
 )
 
@@ -78,6 +78,16 @@ def open_service(root: Path | None, url: str) -> "ServiceConnection":
 
     paths = find_paths(root)
     return find_service(url, open_secrets(os.environ, paths.root), paths.data / SERVICE_FOLDER)
+
+
+def pass_service(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--url`, and call `command` with the service there."""
+
+    @click.pass_obj
+    def with_service(root: Path | None, /, *args: Any, url: str, **kwargs: Any) -> Any:
+        return command(open_service(root, url), *args, **kwargs)
+
+    return url_option(functools.update_wrapper(with_service, command))
 
 
 def make_policy(model: str | None, agent: str | None, changes: dict[str, Any]) -> dict[str, Any]:

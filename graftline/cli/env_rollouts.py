@@ -1,6 +1,5 @@
 """The commands below `graftline env` that run rollouts, and those that bring tasks in and out."""
 
-import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from graftline.cli.env_options import (
     format_reason,
     make_policy,
     open_service,
+    pass_service,
     policy_options,
     seeds_option,
     show_count,
@@ -21,14 +21,22 @@ from graftline.cli.env_options import (
     url_option,
     wait_option,
 )
-from graftline.cli.options import FILE, FOLDER, find_paths, json_option, pluralize, print_json, print_table
+from graftline.cli.options import (
+    FILE,
+    FOLDER,
+    Output,
+    Table,
+    find_paths,
+    format_cell,
+    output_option,
+    pluralize,
+    tabulate,
+)
 from graftline.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graftline.evals.results import EvalResult
     from graftline.harbor.build_spec import HarborBuildSpec
     from graftline.harbor.calibration import Calibration
-    from graftline.harbor.messages import RolloutAnswer
     from graftline.harbor.service_connection import ServiceConnection
     from graftline.harbor.uploader import HarborDeploymentResult
 
@@ -44,19 +52,17 @@ _DEPLOYMENT_FIELDS = ("id", "name", "version", "status", "build_id", "snapshot_i
 @seeds_option("Which seeds; those of all instances if not given.")
 @policy_options
 @click.option("--output", type=FOLDER, help="Gets a Harbor trial folder of every rollout.")
-@url_option
-@json_option
-@click.pass_obj
+@output_option
+@pass_service
 def run(
-    root: Path | None, deployment: str, seeds: list[int] | None, model: str | None, agent: str | None,
-    changes: dict[str, Any], concurrency: int, output: Path | None, url: str, as_json: bool,
-) -> None:  # fmt: skip
+    service: "ServiceConnection", deployment: str, seeds: list[int] | None, model: str | None, agent: str | None,
+    changes: dict[str, Any], concurrency: int, output: Path | None,
+) -> Output:  # fmt: skip
     """Run a rollout of every seed, and say what it earned; fails where no seed has a reward that counts."""
     from graftline.harbor.coverage import summary_of
     from graftline.harbor.execution import run_rollouts
     from graftline.harbor.task_format.exporting import write_trial
 
-    service = open_service(root, url)
     ref = service.deployment(deployment)
     seeds = seeds or _list_seeds(service, deployment)
     with show_count("rollouts", deployment, len(seeds)) as advance:
@@ -67,18 +73,12 @@ def run(
         if output and rollout.rollout_id
     ]
     summary = summary_of(rollouts).model_dump()
-    if as_json:
-        values = [
-            {**rollout.model_dump(mode="json", include=_ROLLOUT_FIELDS), "seconds": rollout.seconds}
-            for rollout in rollouts
-        ]
-        print_json({"rollouts": values, "summary": summary, "trials": trials})
-    else:
-        _print_rollouts(deployment, rollouts, summary)
-        if output:
-            click.echo(f"{len(trials)} trials are in {output}")
-    if not summary["n_valid"]:
-        raise click.exceptions.Exit(1)
+    values = [
+        {**rollout.model_dump(mode="json", include=_ROLLOUT_FIELDS), "seconds": rollout.seconds} for rollout in rollouts
+    ]
+    text = _summarize(summary) + (f"\n{len(trials)} trials are in {output}" if output else "")
+    value = {"rollouts": values, "summary": summary, "trials": trials}
+    return Output(value, [_seed_table(f"Rollouts of {deployment}", values)], text, is_failure=not summary["n_valid"])
 
 
 @click.command("eval")
@@ -92,17 +92,16 @@ def run(
     "--min-coverage",
     type=click.FloatRange(0, 1),
     default=0.95,
-    show_default=True,
     help="Share of seeds with a reward that counts, below which it is completed_with_errors.",
 )
 @url_option
-@json_option
+@output_option
 @click.pass_obj
 def evaluate(
     root: Path | None, deployment: str, seeds: list[int] | None, model: str | None, agent: str | None,
     changes: dict[str, Any], concurrency: int, budget_usd: float | None, budget_rollouts: int | None,
-    budget_tokens: int | None, min_coverage: float, url: str, as_json: bool,
-) -> None:  # fmt: skip
+    budget_tokens: int | None, min_coverage: float, url: str,
+) -> Output:  # fmt: skip
     """Evaluate a deployment, or the task app at a URL; fails where no seed has a reward that counts."""
     from graftline.evals.job import EvalJob, EvalJobConfig
 
@@ -120,9 +119,13 @@ def evaluate(
     except KeyboardInterrupt:
         job.cancel()
         raise
-    _print_evaluation(deployment, result, as_json)
-    if not result.n_valid:
-        raise click.exceptions.Exit(1)
+    names = ("mean_reward", "interval", "n_valid", "n_infra", "coverage", "total_cost_usd", "total_tokens")
+    summary = {**{name: getattr(result, name) for name in names}, "n_total": result.num_total}
+    results = [seed.model_dump(mode="json") for seed in result.seed_results]
+    value = {"job_id": result.job_id, "status": result.status, "error": result.error}
+    text = f"{result.job_id}: {result.status}{format_reason(result.error)}\n{_summarize(summary)}"
+    table = _seed_table(f"Evaluation of {deployment}", [{**row, "seconds": row["latency_s"]} for row in results])
+    return Output({**value, "summary": summary, "results": results}, [table], text, is_failure=not result.n_valid)
 
 
 @click.command()
@@ -130,11 +133,9 @@ def evaluate(
 @seeds_option("Which seeds; all of them if not given.")
 @concurrency_option
 @url_option
-@json_option
+@output_option
 @click.pass_obj
-def calibrate(
-    root: Path | None, deployment: str, seeds: list[int] | None, concurrency: int, url: str, as_json: bool
-) -> None:
+def calibrate(root: Path | None, deployment: str, seeds: list[int] | None, concurrency: int, url: str) -> Output:
     """Find what doing nothing and the reference solution earn; fails where that says that rewards are not to be trusted."""
     from graftline.harbor.calibration import AGENTS, calibrate
     from graftline.harbor.deployment_file import find_deployment
@@ -145,9 +146,7 @@ def calibrate(
         calibration = calibrate(
             configured, service, seeds, concurrency, lambda agent, total, rollout: advance(len(AGENTS) * total)
         )
-    _print_calibration(calibration, configured.calibration_path, as_json)
-    if not calibration.is_sound:
-        raise click.exceptions.Exit(1)
+    return _show_calibration(calibration, configured.calibration_path)
 
 
 @click.command("import")
@@ -157,22 +156,19 @@ def calibrate(
     "--agent",
     type=click.Choice(["codex", "opencode", "claude_code"]),
     default="codex",
-    show_default=True,
     help="Who acts where a rollout names nobody.",
 )
 @click.option("--dockerfile", type=FILE, help="Of one image for all tasks.")
-@click.option(
-    "--image/--no-image", "has_image", default=True, show_default=True, help="Whether the executor builds images."
-)
-@click.option("--reward-key", default="reward", show_default=True, help="Which number of reward.json is the reward.")
+@click.option("--image/--no-image", "has_image", default=True, help="Whether the executor builds images.")
+@click.option("--reward-key", default="reward", help="Which number of reward.json is the reward.")
 @wait_option
 @url_option
-@json_option
+@output_option
 @click.pass_obj
 def import_(
     root: Path | None, tasks: Path, name: str, agent: str, dockerfile: Path | None, has_image: bool,
-    reward_key: str, is_waiting: bool, url: str, as_json: bool,
-) -> None:  # fmt: skip
+    reward_key: str, is_waiting: bool, url: str,
+) -> Output:  # fmt: skip
     """Make a deployment of the Harbor task in FOLDER, or of the tasks in it: a seed for each, in the order of their names."""
     from graftline.harbor.task_format.importing import import_harbor_tasks
 
@@ -183,19 +179,19 @@ def import_(
         except ValueError as error:
             raise ConfigError(f"{tasks}: {error}") from None
         result = create_deployment(open_service(root, url), spec, True, is_waiting)
-    print_deployments([result], as_json)
-    if not as_json:
-        click.echo(f"{len(spec.tasks)} tasks, seeds 0 to {len(spec.tasks) - 1}")
-        _print_needs([(task.task_id, task.metadata.get("needs")) for task in spec.tasks])
+    text = f"{len(spec.tasks)} tasks, seeds 0 to {len(spec.tasks) - 1}"
+    return show_deployment(
+        result, text, _needs_tables([(task.task_id, task.metadata.get("needs")) for task in spec.tasks])
+    )
 
 
 @click.command()
 @click.argument("source")
 @click.argument("folder", type=FOLDER)
 @url_option
-@json_option
+@output_option
 @click.pass_obj
-def export(root: Path | None, source: str, folder: Path, url: str, as_json: bool) -> None:
+def export(root: Path | None, source: str, folder: Path, url: str) -> Output:
     """Write SOURCE to folders in FOLDER: a tasks.jsonl as Harbor tasks, or a rollout, by its id, as a Harbor trial."""
     if Path(source).exists():
         from graftline.harbor.environments.manifest import by_id, load_tasks
@@ -211,8 +207,7 @@ def export(root: Path | None, source: str, folder: Path, url: str, as_json: bool
 
         view = open_service(root, url).client.request("GET", f"{ROLLOUTS}/{quote(source, safe='')}")
         folders = [write_trial(view, folder)]
-    text = f"{pluralize(len(folders), 'folder')} in {folder}"
-    click.echo(json.dumps({"folders": [str(path) for path in folders]}) if as_json else text)
+    return Output({"folders": folders}, text=f"{pluralize(len(folders), 'folder')} in {folder}")
 
 
 def create_deployment(
@@ -228,17 +223,17 @@ def create_deployment(
         return uploader.wait_for_build(result.id)
 
 
-def print_deployments(deployments: "Sequence[HarborDeploymentResult]", as_json: bool, key: str = "") -> None:
-    """Print deployments; as JSON, the only one alone, or all of them below `key`."""
-    if as_json:
-        values = [{name: getattr(deployment, name) for name in _DEPLOYMENT_FIELDS} for deployment in deployments]
-        click.echo(json.dumps({key: values} if key else values[0]))
-        return
-    rows = [
-        (deployment.id, deployment.name, str(deployment.version), deployment.status, deployment.snapshot_id or "-")
-        for deployment in deployments
-    ]
-    print_table("Deployments", ["id", "name", "version", "status", "snapshot"], rows)
+def describe_deployments(deployments: "Sequence[HarborDeploymentResult]") -> tuple[list[dict[str, Any]], Table]:
+    """Return the fields of deployments, and a table of the most important ones."""
+    values = [{name: getattr(deployment, name) for name in _DEPLOYMENT_FIELDS} for deployment in deployments]
+    columns = {"id": "id", "name": "name", "version": "version", "status": "status", "snapshot_id": "snapshot"}
+    return values, tabulate("Deployments", values, columns)
+
+
+def show_deployment(deployment: "HarborDeploymentResult", text: str = "", tables: Sequence[Table] = ()) -> Output:
+    """Return what is printed of one deployment, with what else there is to say."""
+    [value], table = describe_deployments([deployment])
+    return Output(value, [table, *tables], text)
 
 
 def _list_seeds(service: "ServiceConnection", deployment: str) -> list[int]:
@@ -275,8 +270,8 @@ def _find_task_app(root: Path | None, deployment: str, url: str, seeds: list[int
     return {"task_app_url": ref.task_app_url, "api_key": ref.api_key, "seeds": seeds, "timeout": timeout_s}
 
 
-def _print_needs(tasks: Sequence[tuple[str, dict[str, Any] | None]]) -> None:
-    """Print which tasks need what a container may lack; their rollouts have no reward there, and say what was missing."""
+def _needs_tables(tasks: Sequence[tuple[str, dict[str, Any] | None]]) -> list[Table]:
+    """Return which tasks need what a container may lack; their rollouts have no reward there, and say what was missing."""
     rows = []
     for task_id, needs in tasks:
         if needs:
@@ -285,85 +280,53 @@ def _print_needs(tasks: Sequence[tuple[str, dict[str, Any] | None]]) -> None:
                 ", ".join(f"{place}: {name}" for name, place in first.items()) if isinstance(first, dict) else first
             )
             rows.append((task_id, ", ".join(needs), str(places)))
-    if rows:
-        print_table(f"{len(rows)} of {len(tasks)} tasks need more than every box has", ["task", "needs", "for"], rows)
+    title = f"{len(rows)} of {len(tasks)} tasks need more than every box has"
+    return [(title, ["task", "needs", "for"], rows)] if rows else []
 
 
-def _print_rollouts(deployment: str, rollouts: "Sequence[RolloutAnswer]", summary: dict[str, Any]) -> None:
-    rows = [
-        (
-            str(rollout.seed),
-            rollout.task_id or "-",
-            rollout.status,
-            _format_reward(rollout.reward, rollout.reward_valid),
-            f"{rollout.failure_cause}{format_reason(rollout.error)}" if rollout.failure_cause else "",
-            _format(rollout.seconds, 2),
-        )
-        for rollout in rollouts
+def _seed_table(title: str, seeds: Sequence[dict[str, Any]]) -> Table:
+    """Return a table of what every seed came to."""
+    records = [
+        {
+            **seed,
+            "reward": format_cell(seed["reward"])
+            + ("" if seed["reward_valid"] or seed["reward"] is None else " (does not count)"),
+            "cause": f"{seed['failure_cause']}{format_reason(seed['error'])}" if seed["failure_cause"] else "",
+            "seconds": seed["seconds"] and f"{seed['seconds']:.2f}",
+        }
+        for seed in seeds
     ]
-    print_table(f"Rollouts of {deployment}", ["seed", "task", "status", "reward", "cause", "seconds"], rows)
-    click.echo(_summarize(summary))
-
-
-def _print_evaluation(deployment: str, result: "EvalResult", as_json: bool) -> None:
-    summary = {
-        "mean_reward": result.mean_reward,
-        "interval": result.interval,
-        "n_valid": result.n_valid,
-        "n_infra": result.n_infra,
-        "n_total": result.num_total,
-        "coverage": result.coverage,
-        "total_cost_usd": result.total_cost_usd,
-        "total_tokens": result.total_tokens,
-    }
-    if as_json:
-        seeds = [seed.model_dump(mode="json") for seed in result.seed_results]
-        job = {"job_id": result.job_id, "status": result.status, "error": result.error}
-        print_json({**job, "summary": summary, "results": seeds})
-        return
-    rows = [
-        (
-            str(seed.seed),
-            seed.status,
-            _format_reward(seed.reward, seed.reward_valid),
-            f"{seed.failure_cause}{format_reason(seed.error)}" if seed.failure_cause else "",
-            _format(seed.latency_s, 2),
-        )
-        for seed in result.seed_results
+    # an evaluation does not say which task a seed stands for
+    keys = [
+        "seed",
+        *(["task_id"] if records and "task_id" in records[0] else []),
+        "status",
+        "reward",
+        "cause",
+        "seconds",
     ]
-    print_table(f"Evaluation of {deployment}", ["seed", "status", "reward", "cause", "seconds"], rows)
-    click.echo(f"{result.job_id}: {result.status}{format_reason(result.error)}\n{_summarize(summary)}")
+    return tabulate(title, records, {key: key.removesuffix("_id") for key in keys})
 
 
-def _print_calibration(calibration: "Calibration", path: Path, as_json: bool) -> None:
-    """Print floor and ceiling of every task."""
-    if as_json:
-        values = {"floor": calibration.floor, "ceiling": calibration.ceiling, "is_sound": calibration.is_sound}
-        faults = {"faults": calibration.faults}
-        print_json({"path": str(path), **values, **calibration.model_dump(mode="json"), **faults})
-        return
+def _show_calibration(calibration: "Calibration", path: Path) -> Output:
+    """Return floor and ceiling of every task."""
+    values = {"floor": calibration.floor, "ceiling": calibration.ceiling, "is_sound": calibration.is_sound}
+    value = {"path": path, **values, **calibration.model_dump(mode="json"), "faults": calibration.faults}
     rows = [
-        (task_id, _format(task.floor), _format(task.ceiling), ", ".join(task.faults))
+        (task_id, format_cell(task.floor), format_cell(task.ceiling), ", ".join(task.faults))
         for task_id, task in calibration.tasks.items()
     ]
-    print_table(f"Calibration of {calibration.deployment}", ["task", "floor", "ceiling", "faults"], rows)
+    table = (f"Calibration of {calibration.deployment}", ["task", "floor", "ceiling", "faults"], rows)
     verdict = "sound" if calibration.is_sound else f"not sound: {len(calibration.faults)} tasks have faults"
-    click.echo(f"floor {_format(calibration.floor)}, ceiling {_format(calibration.ceiling)}, {verdict}; kept in {path}")
+    bounds = f"floor {format_cell(calibration.floor)}, ceiling {format_cell(calibration.ceiling)}"
+    return Output(value, [table], f"{bounds}, {verdict}; kept in {path}", is_failure=not calibration.is_sound)
 
 
 def _summarize(summary: dict[str, Any]) -> str:
     bounds, cost, tokens = summary["interval"], summary["total_cost_usd"], summary["total_tokens"]
-    interval = f" (95 %: {_format(bounds[0])} to {_format(bounds[1])})" if bounds else ""
+    interval = f" (95 %: {format_cell(bounds[0])} to {format_cell(bounds[1])})" if bounds else ""
     usage = ("" if cost is None else f", {cost:,.4f} USD") + ("" if tokens is None else f", {tokens:,} tokens")
     return (
-        f"mean reward {_format(summary['mean_reward'])}{interval} over {summary['n_valid']} of {summary['n_total']} seeds;"
+        f"mean reward {format_cell(summary['mean_reward'])}{interval} over {summary['n_valid']} of {summary['n_total']} seeds;"
         f" coverage {summary['coverage']:.0%}, {summary['n_infra']} without a reward that counts{usage}"
     )
-
-
-def _format_reward(reward: float | None, is_valid: bool) -> str:
-    return _format(reward) + ("" if is_valid or reward is None else " (does not count)")
-
-
-def _format(value: float | None, digits: int = 4) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"

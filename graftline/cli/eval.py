@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.options import (
-    FOLDER,
-    ManifestChoice,
-    json_option,
-    manifest_options,
-    pass_paths,
-    print_json,
-    print_table,
-)
+from graftline.cli.options import FOLDER, ManifestChoice, Output, manifest_options, output_option, pass_paths
 from graftline.core.errors import ConfigError, RecordError
 
 if TYPE_CHECKING:
@@ -25,9 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name")
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def run(paths: "Paths", name: str, manifest: ManifestChoice, as_json: bool) -> None:
+def run(paths: "Paths", name: str, manifest: ManifestChoice) -> Output:
     """Make the evaluation NAME, of configs/evaluations or of a deployment; what counts of it is not made again."""
     from graftline.core.progress import progress_bars
     from graftline.pipeline.run import run_one
@@ -38,17 +30,15 @@ def run(paths: "Paths", name: str, manifest: ManifestChoice, as_json: bool) -> N
     with progress_bars() as bars:
         built = run_one(paths, manifest.load(paths), "evaluation", name, bars)
     counts = built.record.counts
-    if as_json:
-        print_json({"name": built.record.name, "reason": built.reason, "folder": str(built.folder), **counts})
-        return
-    print_table(built.record.name, ["count of", "number"], [(key, f"{count:,}") for key, count in counts.items()])
-    click.echo(f"{built.reason or 'unchanged'}; files are in {paths.relative(built.folder)}")
+    table = (built.record.name, ["count of", "number"], [(key, f"{count:,}") for key, count in counts.items()])
+    value = {"name": built.record.name, "reason": built.reason, "folder": built.folder, **counts}
+    return Output(value, [table], f"{built.reason or 'unchanged'}; files are in {paths.relative(built.folder)}")
 
 
 @click.command("list")
-@json_option
+@output_option
 @pass_paths
-def list_(paths: "Paths", as_json: bool) -> None:
+def list_(paths: "Paths") -> Output:
     """Show the evaluations there are, and what is stored of them."""
     from graftline.pipeline.stages.evaluation import deployment_evaluation_names, evaluation_names
     from graftline.pipeline.stages.model_evaluation import load_model_evaluation, model_evaluation_names
@@ -59,11 +49,9 @@ def list_(paths: "Paths", as_json: bool) -> None:
     for name in deployment_evaluation_names(paths):
         solvers[name], folders[name] = ["the deployment"], paths.harbor("evaluations", name)
     stored = {name: _describe_stored(folder) for name, folder in folders.items()}
-    if as_json:
-        print_json([{"name": name, "contestants": solvers[name], "stored": stored[name]} for name in solvers])
-        return
     rows = [(name, ", ".join(solvers[name]), stored[name] or "not made yet") for name in solvers]
-    print_table("Evaluations", ["name", "contestants", "stored"], rows)
+    value = [{"name": name, "contestants": solvers[name], "stored": stored[name]} for name in solvers]
+    return Output(value, [("Evaluations", ["name", "contestants", "stored"], rows)])
 
 
 @click.command()
@@ -94,9 +82,9 @@ def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestCho
 @click.argument("first", metavar="CONTESTANT")
 @click.argument("second", metavar="AGAINST")
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def compare(paths: "Paths", name: str, first: str, second: str, manifest: ManifestChoice, as_json: bool) -> None:
+def compare(paths: "Paths", name: str, first: str, second: str, manifest: ManifestChoice) -> Output:
     """Show whether one contestant of an evaluation is better than another, with 95 % intervals."""
     from graftline.evals.report import compare_in_detail, comparison_row
 
@@ -105,30 +93,25 @@ def compare(paths: "Paths", name: str, first: str, second: str, manifest: Manife
         differences = compare_in_detail(attempts, first, second)
     except ValueError as error:
         raise ConfigError(f"evaluation {name!r}: {error}") from None
-    if as_json:
-        print_json([difference.as_dict() for difference in differences])
-        return
-    rows = [comparison_row(difference) for difference in differences]
     columns = ["of", "measure", "tasks", "its own", "the other's", "difference", "95 % interval", "verdict"]
-    print_table(f"{first} against {second}", columns, [tuple(str(row[key]) for key in columns) for row in rows])
+    rows = [tuple(str(comparison_row(difference)[key]) for key in columns) for difference in differences]
+    value = [difference.as_dict() for difference in differences]
+    return Output(value, [(f"{first} against {second}", columns, rows)])
 
 
 @click.command()
 @click.argument("adapter", metavar="RECIPE")
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def promote(paths: "Paths", adapter: str, manifest: ManifestChoice, as_json: bool) -> None:
+def promote(paths: "Paths", adapter: str, manifest: ManifestChoice) -> Output:
     """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
     from graftline.pipeline.deployed_adapter import deploy
     from graftline.pipeline.lineage import open_lineage
 
     with open_lineage(paths, manifest.load(paths)) as lineage:
         deployed = deploy(lineage, adapter)
-    if as_json:
-        print_json(asdict(deployed))
-    else:
-        click.echo(f"{deployed.adapter} is deployed, as it is now: {deployed.identity[:12]}")
+    return Output(asdict(deployed), text=f"{deployed.adapter} is deployed, as it is now: {deployed.identity[:12]}")
 
 
 COMMANDS = (run, list_, report, compare, promote)

@@ -129,7 +129,7 @@ def _load_commands(module: str) -> dict[str, click.Command]:
     return {str(command.name): command for command in commands}
 
 
-@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__)
 @click.option(
     "--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder that holds configs/."

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.options import (
-    FILE,
-    FOLDER,
-    CommandT,
-    fail_with,
-    json_option,
-    pass_paths,
-    print_json,
-    print_table,
-)
+from graftline.cli.options import FILE, FOLDER, CommandT, Output, output_option, pass_paths, tabulate
 from graftline.core.errors import ConfigError, GraftlineError
 
 if TYPE_CHECKING:
@@ -31,19 +22,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option
+@output_option
 @pass_paths
-def fetch(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
+def fetch(paths: "Paths", names: tuple[str, ...]) -> Output:
     """Fetch the weights of models and check them. An interrupted download goes on where it was."""
     from graftline.core.progress import progress_bars
 
     with progress_bars() as bars:
         results = [_fetch(name, paths, bars) for name in dict.fromkeys(names)]
-    if as_json:
-        print_json({"models": results})
-    elif rows := [(result["name"], result["path"]) for result in results if not result["fault"]]:
-        print_table("Models", ["model", "path"], rows)
-    fail_with(result["fault"] for result in results if result["fault"])
+    fetched = [result for result in results if not result["fault"]]
+    tables = [tabulate("Models", fetched, {"name": "model", "path": "path"})] if fetched else []
+    return Output({"models": results}, tables, faults=[result["fault"] for result in results if result["fault"]])
 
 
 def _fetch(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:
@@ -62,39 +51,35 @@ def _fetch(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:
 
 
 @click.command("list")
-@json_option
+@output_option
 @pass_paths
-def list_(paths: "Paths", as_json: bool) -> None:
+def list_(paths: "Paths") -> Output:
     """List the models that are known: their licenses, where they lie, and whether that was checked."""
     from graftline.llm.weights.catalog import list_models
 
-    models = list_models(paths, os.environ)
-    if as_json:
-        print_json({"models": [asdict(model) for model in models]})
-        return
-    columns = ["model", "card", "license", "bytes", "state"]
-    rows = [(model.name, model.card, model.license, f"{model.size_bytes:,}", model.state) for model in models]
-    print_table("Models", columns, rows)
-    for model in models:
-        if model.state != "missing":
-            click.echo(f"{model.name}: {model.path}{f', as safetensors {model.converted}' if model.converted else ''}")
+    models = [asdict(model) for model in list_models(paths, os.environ)]
+    columns = {"name": "model", "card": "card", "license": "license", "size_bytes": "bytes", "state": "state"}
+    places = [
+        f"{model['name']}: {model['path']}{', as safetensors ' + str(model['converted']) if model['converted'] else ''}"
+        for model in models
+        if model["state"] != "missing"
+    ]
+    return Output({"models": models}, [tabulate("Models", models, columns)], "\n".join(places))
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@json_option
+@output_option
 @pass_paths
-def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
+def verify(paths: "Paths", names: tuple[str, ...]) -> Output:
     """Read the weights of models, of all that are there if none is named: are they what is pinned?"""
     from graftline.llm.weights.catalog import verify_models
 
     checks = verify_models(names, paths, os.environ)
-    if as_json:
-        print_json({"checked": [asdict(check) for check in checks]})
-    else:
-        rows = [(check.name, str(check.path), "NO" if check.fault else "yes") for check in checks]
-        print_table("Models", ["model", "path", "right"], rows)
-    fail_with(f"model {check.name!r}: {check.fault}" for check in checks if check.fault)
+    rows = [(check.name, str(check.path), "NO" if check.fault else "yes") for check in checks]
+    faults = [f"model {check.name!r}: {check.fault}" for check in checks if check.fault]
+    value = {"checked": [asdict(check) for check in checks]}
+    return Output(value, [("Models", ["model", "path", "right"], rows)], faults=faults)
 
 
 @click.command()
@@ -102,58 +87,45 @@ def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--python", type=FILE, required=True, help="Python of an environment with torch, transformers, accelerate and gguf."
 )
-@json_option
+@output_option
 @pass_paths
-def convert(paths: "Paths", name: str, python: Path, as_json: bool) -> None:
+def convert(paths: "Paths", name: str, python: Path) -> Output:
     """Make safetensors of the fetched weights of a model, for vLLM."""
     from graftline.llm.weights.convert import convert_model
 
     folder = convert_model(name, python.absolute(), paths, os.environ)
-    if as_json:
-        print_json({"name": name, "path": str(folder)})
-    else:
-        click.echo(folder)
+    return Output({"name": name, "path": folder}, text=str(folder))
 
 
 @click.command("convert-adapter")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--base", required=True, help="Model of configs/models.yaml that the adapter was trained on.")
 @click.option("--output", type=FOLDER, required=True, help="Folder of the artifact.")
-@json_option
+@output_option
 @pass_paths
-def convert_adapter(paths: "Paths", folder: Path, base: str, output: Path, as_json: bool) -> None:
+def convert_adapter(paths: "Paths", folder: Path, base: str, output: Path) -> Output:
     """Make GGUF of the LoRA adapter in FOLDER, for llama.cpp."""
     from graftline.llm.weights.catalog import model_file
     from graftline.llm.weights.lora_gguf import convert_adapter as convert_to_gguf
 
     built = convert_to_gguf(folder, model_file(base, paths, os.environ), output.absolute())
     file = output / built.record.name
-    if as_json:
-        print_json({"base": base, "path": str(file), "layers": built.record.counts["layers"]})
-    else:
-        click.echo(file)
+    return Output({"base": base, "path": file, "layers": built.record.counts["layers"]}, text=str(file))
 
 
 def fleet_option(command: CommandT) -> CommandT:
     """Add `--fleet`."""
     return click.option(
-        "--fleet",
-        "name",
-        envvar="GRAFTLINE_FLEET",
-        default="embedded",
-        show_default=True,
-        help="A fleet of configs/vllm_actors.yaml.",
+        "--fleet", "name", envvar="GRAFTLINE_FLEET", default="embedded", help="A fleet of configs/vllm_actors.yaml."
     )(command)
 
 
 @click.command()
 @fleet_option
-@click.option(
-    "--timeout", "wait_s", type=click.FloatRange(0), default=900, show_default=True, help="Seconds to wait for health."
-)
-@json_option
+@click.option("--timeout", "wait_s", type=click.FloatRange(0), default=900, help="Seconds to wait for health.")
+@output_option
 @pass_paths
-def serve(paths: "Paths", name: str, wait_s: float, as_json: bool) -> None:
+def serve(paths: "Paths", name: str, wait_s: float) -> Output:
     """Start the actors of a fleet that are on this machine, and wait until they are healthy."""
     from rich.console import Console
 
@@ -168,50 +140,42 @@ def serve(paths: "Paths", name: str, wait_s: float, as_json: bool) -> None:
             console.out(f"{actor.name}: {actor.phase}", highlight=False)
 
         statuses = start_fleet(paths, name, fleet, weights, os.environ, _open_secrets(paths), wait_s, show)
-        _print_statuses(name, statuses, as_json)
+    return _show_statuses(name, statuses)
 
 
 @click.command()
 @fleet_option
-@json_option
+@output_option
 @pass_paths
-def stop(paths: "Paths", name: str, as_json: bool) -> None:
+def stop(paths: "Paths", name: str) -> Output:
     """Stop the actors of a fleet on this machine; what is in flight may finish."""
     from graftline.llm.servers.processes import down as stop_fleet
 
     outcomes = stop_fleet(paths, name)
     if not outcomes:
         _load_fleet(paths, name)  # an unknown name is a mistake, not a fleet that is down
-    if as_json:
-        print_json(outcomes)
-        return
-    for actor, outcome in outcomes.items():
-        click.echo(f"{actor}: {outcome}")
-    click.echo(f"{name}: {'nothing was up' if not outcomes else 'down'}")
+    lines = [f"{actor}: {outcome}" for actor, outcome in outcomes.items()]
+    return Output(outcomes, text="\n".join([*lines, f"{name}: {'down' if outcomes else 'nothing was up'}"]))
 
 
 @click.command()
 @fleet_option
-@json_option
+@output_option
 @pass_paths
-def status(paths: "Paths", name: str, as_json: bool) -> None:
+def status(paths: "Paths", name: str) -> Output:
     """Show what the actors of a fleet do. Fails unless all are up."""
     from graftline.llm.servers.processes import fleet_status
 
     fleet = _load_fleet(paths, name)
     key = _open_secrets(paths).get(fleet.api_key) if fleet.api_key else None
     statuses = fleet_status(paths, name, fleet, key)
-    _print_statuses(name, statuses, as_json)
-    if any(actor.phase != "up" for actor in statuses):
-        raise click.exceptions.Exit(1)
+    return _show_statuses(name, statuses, is_failure=any(actor.phase != "up" for actor in statuses))
 
 
 @click.command()
 @fleet_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until interrupted.")
-@click.option(
-    "-n", "--lines", type=click.IntRange(0), default=50, show_default=True, help="How many of the last lines."
-)
+@click.option("-n", "--lines", type=click.IntRange(0), default=50, help="How many of the last lines.")
 @click.argument("actor")
 @pass_paths
 def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> None:
@@ -229,17 +193,12 @@ def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> Non
 @click.command()
 @fleet_option
 @click.option(
-    "--output",
-    type=FOLDER,
-    default=Path("deploy"),
-    show_default=True,
-    help="Folder that gets systemd/*.service and supervisord.conf.",
+    "--output", type=FOLDER, default=Path("deploy"), help="Folder that gets systemd/*.service and supervisord.conf."
 )
 @click.option(
     "--home",
     type=click.Path(path_type=Path),
     default=Path("/opt/graftline"),
-    show_default=True,
     help="Where Graftline and vLLM are on the machines that run the actors.",
 )
 @pass_paths
@@ -264,15 +223,11 @@ def _open_secrets(paths: "Paths") -> "Secrets":
     return open_secrets(os.environ, paths.root)
 
 
-def _print_statuses(name: str, actors: Sequence["ActorStatus"], as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(actor) for actor in actors])
-        return
+def _show_statuses(name: str, actors: Sequence["ActorStatus"], is_failure: bool = False) -> Output:
     columns = ["actor", "phase", "url", "pid", "up for", "restarts", "running", "waiting", "KV", "prompt", "answer"]
-    print_table(f"Fleet {name}", columns, [_status_row(actor) for actor in actors])
-    for actor in actors:
-        if actor.phase == "failing":
-            click.echo(f"{actor.name}: {actor.ended}", err=True)
+    notes = [f"{actor.name}: {actor.ended}" for actor in actors if actor.phase == "failing"]
+    table = (f"Fleet {name}", columns, [_status_row(actor) for actor in actors])
+    return Output([asdict(actor) for actor in actors], [table], notes=notes, is_failure=is_failure)
 
 
 def _status_row(actor: "ActorStatus") -> tuple[str, ...]:

@@ -57,9 +57,67 @@ class ManifestChoice:
         return load_manifest(paths, self.name, {**self.overrides, **(overrides or {})})
 
 
+Table = tuple[str, Sequence[str], Sequence[tuple[str, ...]]]
+"""Title, names of the columns, rows."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command prints, and how it ends."""
+
+    value: Any
+    """For programs: the line of JSON."""
+    tables: Sequence[Table] = ()
+    text: str = ""
+    """For people, after the tables."""
+    notes: Sequence[str] = ()
+    """For people, on standard error."""
+    faults: Iterable[str] = ()
+    """For standard error; with any the command ends with 1."""
+    is_failure: bool = False
+
+
 def json_option(command: CommandT) -> CommandT:
     """Add `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")(command)
+
+
+def output_option(command: Callable[..., Output]) -> Callable[..., None]:
+    """Add `--json`, and print what the command returns."""
+
+    def print_output(*args: Any, as_json: bool, **kwargs: Any) -> None:
+        output = command(*args, **kwargs)
+        if as_json:
+            print_json(output.value)
+        else:
+            for table in output.tables:
+                print_table(*table)
+            for note in output.notes:
+                click.echo(note, err=True)
+            if output.text:
+                click.echo(output.text)
+        fail_with(output.faults)
+        if output.is_failure:
+            raise click.exceptions.Exit(1)
+
+    return json_option(functools.update_wrapper(print_output, command))
+
+
+def tabulate(title: str, records: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
+    """Return a table of the values of `records` that `columns` names, each with its heading."""
+    rows = [tuple(format_cell(record[key]) for key in columns) for record in records]
+    return title, [*columns.values()], rows
+
+
+def format_cell(value: Any) -> str:
+    """Return a value as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def changes_option(text: str) -> Callable[[CommandT], CommandT]:
@@ -73,7 +131,6 @@ def manifest_option(command: CommandT) -> CommandT:
         "--manifest",
         envvar="GRAFTLINE_MANIFEST",
         default="local",
-        show_default=True,
         help="What stands behind each port: local, dev, prod or test.",
     )(command)
 
@@ -90,11 +147,6 @@ def manifest_options(command: CommandT) -> CommandT:
         return command(*args, manifest=ManifestChoice(manifest, changes), **kwargs)
 
     return with_manifest  # type: ignore[return-value]  # the same but for two parameters
-
-
-def url_option(text: str, variables: str | Sequence[str], default: str | None = None) -> Callable[[CommandT], CommandT]:
-    """Return what adds `--url`, the address of the service that is asked."""
-    return click.option("--url", envvar=variables, default=default, show_default=default is not None, help=text)
 
 
 def pass_paths(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,10 @@ import click
 
 from graftline.cli.options import (
     ManifestChoice,
+    Output,
     json_option,
     manifest_options,
+    output_option,
     pass_paths,
     port_rows,
     print_json,
@@ -40,109 +42,89 @@ _HIDDEN_FACTS = ("written_at", "code", "config_digest", "digest", "sha256", "ver
 
 
 @click.command()
-@json_option
-def doctor(as_json: bool) -> None:
+@output_option
+def doctor() -> Output:
     """Say what this machine can do, and how to get what is missing. Fails if the embedded default cannot run."""
     from graftline.pipeline.doctor import examine
 
     findings = examine(os.environ)
-    if as_json:
-        print_json({finding.name: asdict(finding) for finding in findings})
-    else:
-        rows = [
-            ("yes", finding.name, finding.purpose, finding.detail, "")
-            if finding.is_there
-            else (
-                "MISSING" if finding.is_needed else "no",
-                finding.name,
-                finding.purpose,
-                finding.detail,
-                finding.remedy,
-            )
-            for finding in findings
-        ]
-        print_table("This machine", ["", "what", "needed for", "found", "to get it"], rows)
-    if any(finding.is_needed and not finding.is_there for finding in findings):
-        raise click.exceptions.Exit(1)
+    rows = [
+        (
+            "yes" if finding.is_there else "MISSING" if finding.is_needed else "no",
+            finding.name,
+            finding.purpose,
+            finding.detail,
+            "" if finding.is_there else finding.remedy,
+        )
+        for finding in findings
+    ]
+    table = ("This machine", ["", "what", "needed for", "found", "to get it"], rows)
+    is_failure = any(finding.is_needed and not finding.is_there for finding in findings)
+    return Output({finding.name: asdict(finding) for finding in findings}, [table], is_failure=is_failure)
 
 
 @click.command()
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def config(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+def config(paths: "Paths", manifest: ManifestChoice) -> Output:
     """Print what stands behind each port by a manifest, without opening anything."""
-    _print_ports(paths, manifest, as_json)
+    return _show_ports(paths, manifest)
 
 
-def _print_ports(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+def _show_ports(paths: "Paths", manifest: ManifestChoice) -> Output:
     from graftline.pipeline.ports import describe
 
     ports = describe(manifest.load(paths))
-    if as_json:
-        print_json(ports)
-    else:
-        print_table(f"Manifest {manifest.name}", ["port", "implementation", "settings"], port_rows(ports))
+    return Output(ports, [(f"Manifest {manifest.name}", ["port", "implementation", "settings"], port_rows(ports))])
 
 
 @click.command()
 @manifest_options
-@json_option
+@output_option
 @click.option("--dry-run", is_flag=True, help="Print what `graftline config` prints, and stop.")
 @pass_paths
-def run(paths: "Paths", manifest: ManifestChoice, as_json: bool, dry_run: bool) -> None:
+def run(paths: "Paths", manifest: ManifestChoice, dry_run: bool) -> Output:
     """Make every stage from the datasets to adapters that is not up to date, without Dagster."""
     if dry_run:
-        _print_ports(paths, manifest, as_json)
-        return
+        return _show_ports(paths, manifest)
     from graftline.core.progress import progress_bars
     from graftline.pipeline.run import run_all
 
     with progress_bars() as bars:
         run_all(paths, manifest.name, manifest.overrides, bars)
-    _print_summary(paths, as_json)
+    return _show_summary(paths)
 
 
 @click.command()
-@json_option
+@output_option
 @pass_paths
-def status(paths: "Paths", as_json: bool) -> None:
+def status(paths: "Paths") -> Output:
     """Show what is stored, and what the last run made or found unchanged."""
-    _print_summary(paths, as_json)
+    return _show_summary(paths)
 
 
-def _print_summary(paths: "Paths", as_json: bool) -> None:
+def _show_summary(paths: "Paths") -> Output:
     from graftline.pipeline.summary import summarize, tables, verdict
 
-    result = summarize(paths)
-    if as_json:
-        print_json(result.as_dict())
-        return
-    for title, columns, rows in tables(result):
-        print_table(title, columns, rows)
-    for warning in result.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(verdict(result))
-    click.echo(f"Files are in {paths.data}, reports in {paths.reports}. `make ui` opens the lineage in a browser.")
+    summary = summarize(paths)
+    places = f"Files are in {paths.data}, reports in {paths.reports}. `make ui` opens the lineage in a browser."
+    notes = [f"warning: {warning}" for warning in summary.warnings]
+    return Output(summary.as_dict(), tables(summary), f"{verdict(summary)}\n{places}", notes)
 
 
 @click.command()
-@json_option
+@output_option
 @click.option("--inputs", is_flag=True, help="Only what a run starts from: configuration and samples.")
 @pass_paths
-def check(paths: "Paths", as_json: bool, inputs: bool) -> None:
+def check(paths: "Paths", inputs: bool) -> Output:
     """Check the configuration, the samples, and every stored artifact against its record."""
     from graftline.pipeline.provenance.audit import audit
 
     report = audit(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"), inputs_only=inputs)
-    if as_json:
-        print_json({"checked": report.checked, "faults": report.faults})
-    else:
-        for fault in report.faults:
-            click.echo(fault, err=True)
-        click.echo(f"{report.checked} checked, {len(report.faults)} faulty")
-    if report.faults:
-        raise click.exceptions.Exit(1)
+    text = f"{report.checked} checked, {len(report.faults)} faulty"
+    value = {"checked": report.checked, "faults": report.faults}
+    return Output(value, text=text, notes=report.faults, is_failure=bool(report.faults))
 
 
 @click.command()
@@ -153,10 +135,8 @@ def check(paths: "Paths", as_json: bool, inputs: bool) -> None:
     is_flag=True,
     help="List the rows that were trained on, each with file and line of its source.",
 )
-@click.option(
-    "--offset", type=click.IntRange(min=0), default=0, show_default=True, help="With --rows: rows to leave out before."
-)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="With --rows: rows at most.")
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="With --rows: rows to leave out before.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="With --rows: rows at most.")
 @click.option("--dot", "drawing", flag_value="dot", help="Print a graph for Graphviz.")
 @click.option("--mermaid", "drawing", flag_value="mermaid", help="Print a graph for Mermaid.")
 @json_option

@@ -157,15 +157,12 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
 @click.command()
 @click.argument("source", default=".", metavar="[DIRECTORY|RANGE]")
 @click.option("--range", "span", metavar="A..B", help="Commits after A up to B; without it, those up to now.")
-@click.option("--commits", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="So many at most.")
+@click.option("--commits", default=1000, type=click.IntRange(1, 1_000_000), help="So many at most.")
 @click.option("--language", "languages", multiple=True, type=_LANGUAGE, help="Only this language; any number.")
-@click.option(
-    "--min-support", default=2, show_default=True, type=click.IntRange(1), help="Small changes that a rule has to make."
-)
+@click.option("--min-support", default=2, type=click.IntRange(1), help="Small changes that a rule has to make.")
 @click.option(
     "--min-precision",
     default=0.9,
-    show_default=True,
     type=click.FloatRange(0, 1),
     help="Share of the places a rule would change that were changed just so.",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.options import FILE, find_paths, json_option, print_json, print_table
+from graftline.cli.options import FILE, Output, Table, find_paths, json_option, output_option, print_json
 from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ _MAX_INPUT_BYTES = 1 << 20
 
 
 @click.command()
-@json_option
+@output_option
 @click.pass_obj
-def probe(root: Path | None, as_json: bool) -> None:
+def probe(root: Path | None) -> Output:
     """Try what isolation this machine gives. Fails if the configuration requires more."""
     from graftline.sandbox.probe import probe as probe_machine
     from graftline.sandbox.probe import tiers
@@ -26,27 +26,20 @@ def probe(root: Path | None, as_json: bool) -> None:
 
     available = probe_machine()
     required = tiers(load_sandbox_settings(_find_root(root)), available)
-    if as_json:
-        print_json({"found": [asdict(tier) for tier in available], "required": [asdict(tier) for tier in required]})
-    else:
-        rows = [
-            (
-                tier.tier,
-                tier.implementation,
-                tier.level or "not here",
-                ", ".join(tier.features),
-                "; ".join(tier.missing),
-            )
-            for tier in available
-        ]
-        print_table("This machine", ["tier", "implementation", "level", "features", "for the next level"], rows)
-        rows = [
-            (tier.name, tier.implementation, tier.required, "yes" if tier.is_met else "NO", tier.reason)
-            for tier in required
-        ]
-        print_table("Required by configs/sandbox.yaml", ["tier", "implementation", "level", "met", "missing"], rows)
-    if not all(tier.is_met for tier in required):
-        raise click.exceptions.Exit(1)
+    machine = [
+        (tier.tier, tier.implementation, tier.level or "not here", ", ".join(tier.features), "; ".join(tier.missing))
+        for tier in available
+    ]
+    needs = [
+        (tier.name, tier.implementation, tier.required, "yes" if tier.is_met else "NO", tier.reason)
+        for tier in required
+    ]
+    tables: list[Table] = [
+        ("This machine", ["tier", "implementation", "level", "features", "for the next level"], machine),
+        ("Required by configs/sandbox.yaml", ["tier", "implementation", "level", "met", "missing"], needs),
+    ]
+    value = {"found": [asdict(tier) for tier in available], "required": [asdict(tier) for tier in required]}
+    return Output(value, tables, is_failure=not all(tier.is_met for tier in required))
 
 
 @click.command()
@@ -83,9 +76,9 @@ def apply(
 @click.command()
 @click.argument("spec", type=FILE)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@json_option
+@output_option
 @click.pass_obj
-def test(root: Path | None, spec: Path, folder: Path, as_json: bool) -> None:
+def test(root: Path | None, spec: Path, folder: Path) -> Output:
     """Run the tests that SPEC (JSON or YAML) says on a copy of FOLDER, in the jail. Fails unless they pass."""
     from graftline.core.config import parse_yaml
 
@@ -96,16 +89,12 @@ def test(root: Path | None, spec: Path, folder: Path, as_json: bool) -> None:
     with _open_runner(root) as runner:
         files = {path.relative_to(folder).as_posix(): _read(path) for path in paths}
         result = runner.run_tests(runner.prepare_workspace("test", files), tree)
-    if as_json:
-        print_json(_as_dict(result))
-    else:
-        rows = [(test.name, test.outcome, test.error) for test in result.tests]
-        title = f"{spec.name} in {result.isolation.implementation} ({result.isolation.level})"
-        print_table(title, ["test", "outcome", "error"], rows)
-        outcome = {True: "passed", False: "failed", None: "not known"}[result.passed]
-        click.echo(f"{outcome} ({result.verdict}) {result.error}")
-    if not result.passed:
-        raise click.exceptions.Exit(1)
+    title = f"{spec.name} in {result.isolation.implementation} ({result.isolation.level})"
+    rows = [(test.name, test.outcome, test.error) for test in result.tests]
+    outcome = {True: "passed", False: "failed", None: "not known"}[result.passed]
+    table = (title, ["test", "outcome", "error"], rows)
+    text = f"{outcome} ({result.verdict}) {result.error}"
+    return Output(_as_dict(result), [table], text, is_failure=not result.passed)
 
 
 COMMANDS = (probe, apply, test)

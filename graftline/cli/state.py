@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.options import CommandT, find_paths, json_option, pluralize, print_json, print_table
+from graftline.cli.options import CommandT, Output, find_paths, output_option, pluralize, tabulate
 from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def store_option(command: CommandT) -> CommandT:
 @click.command()
 @click.argument("task_id")
 @store_option
-@json_option
+@output_option
 @click.pass_obj
-def dump(root: Path | None, task_id: str, store: Path | None, as_json: bool) -> None:
+def dump(root: Path | None, task_id: str, store: Path | None) -> Output:
     """Show the state that is kept for TASK_ID, or for TASK_ID#ATTEMPT, and why its attempt failed."""
     from graftline.rollouts.state import AttemptLog, render
 
@@ -39,23 +39,26 @@ def dump(root: Path | None, task_id: str, store: Path | None, as_json: bool) -> 
         _require_state(states, task_id)
         state = states.load(task_id)
         attempts = AttemptLog(states).statuses(task_id)
-    if as_json:
-        statuses = {"attempts": [asdict(attempt) for attempt in attempts]} if attempts else {}
-        print_json(state.model_dump(mode="json") | statuses)
-        return
-    texts = [(name, text) for name, value in state for text in ([value] if isinstance(value, str) else value)]
-    print_table(f"State of {task_id}", ["field", "text"], [row for row in texts if row[1]])
-    click.echo(f"{state.token_budget()} tokens, {len(render(state))} characters of a prompt")
+    statuses = {"attempts": [asdict(attempt) for attempt in attempts]} if attempts else {}
+    texts = [
+        {"field": name, "text": text}
+        for name, value in state
+        for text in ([value] if isinstance(value, str) else value)
+        if text
+    ]
+    lines = [f"{state.token_budget()} tokens, {len(render(state))} characters of a prompt"]
     for attempt in attempts:
         reason = f": {attempt.reason}" if attempt.reason else ""
-        click.echo(f"{attempt.teacher}: {attempt.phase} after {pluralize(attempt.steps, 'step')}{reason}")
+        lines.append(f"{attempt.teacher}: {attempt.phase} after {pluralize(attempt.steps, 'step')}{reason}")
+    table = tabulate(f"State of {task_id}", texts, {"field": "field", "text": "text"})
+    return Output(state.model_dump(mode="json") | statuses, [table], "\n".join(lines))
 
 
 @click.command("list")
 @store_option
-@json_option
+@output_option
 @click.pass_obj
-def list_(root: Path | None, store: Path | None, as_json: bool) -> None:
+def list_(root: Path | None, store: Path | None) -> Output:
     """List what states are kept, and how far their attempts came."""
     from graftline.rollouts.state import AttemptLog, Entry
 
@@ -66,28 +69,23 @@ def list_(root: Path | None, store: Path | None, as_json: bool) -> None:
         for attempt in AttemptLog(states).statuses():
             entries.setdefault(attempt.key, Entry(attempt.key, 0, attempt.written_at))
             phases.setdefault(attempt.key, attempt.phase)
-    ordered = [entries[key] for key in sorted(entries)]
-    if as_json:
-        print_json([asdict(entry) | {"attempt": phases.get(entry.key)} for entry in ordered])
-    else:
-        rows = [(entry.key, str(entry.version), entry.written_at, phases.get(entry.key, "")) for entry in ordered]
-        print_table(f"{len(rows)} states", ["task", "changes", "last change", "attempt"], rows)
+    records = [asdict(entries[key]) | {"attempt": phases.get(key)} for key in sorted(entries)]
+    columns = {"key": "task", "version": "changes", "written_at": "last change", "attempt": "attempt"}
+    return Output(records, [tabulate(f"{len(records)} states", records, columns)])
 
 
 @click.command()
 @click.argument("task_id")
 @store_option
-@json_option
+@output_option
 @click.pass_obj
-def history(root: Path | None, task_id: str, store: Path | None, as_json: bool) -> None:
+def history(root: Path | None, task_id: str, store: Path | None) -> Output:
     """Show how the state for TASK_ID, or for TASK_ID#ATTEMPT, came to be: every change of it, oldest first."""
     with _open_states(root, store) as states:
         _require_state(states, task_id)
         changes = states.history(task_id)
-    if as_json:
-        print_json([asdict(change) for change in changes])
-    else:
-        print_table(f"Changes of {task_id}", ["change", "at", "field", "text"], _change_rows(changes))
+    table = (f"Changes of {task_id}", ["change", "at", "field", "text"], _change_rows(changes))
+    return Output([asdict(change) for change in changes], [table])
 
 
 def _change_rows(changes: "list[Change]") -> list[tuple[str, ...]]:

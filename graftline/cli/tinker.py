@@ -9,26 +9,19 @@ from graftline.cli.options import FOLDER, find_paths, json_option, print_json
 
 
 @click.command()
-@click.option(
-    "--model", default="smollm2-135m", show_default=True, help="A model of configs/models.yaml, or a name for --folder."
-)
+@click.option("--model", default="smollm2-135m", help="A model of configs/models.yaml, or a name for --folder.")
 @click.option("--folder", type=FOLDER, help="A model of transformers, in place of the catalog's.")
 @click.option("--store", type=FOLDER, help="Where checkpoints are kept; data/tinker if not given.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8010, show_default=True, help="0 for a free one.")
-@click.option(
-    "--threads", type=click.IntRange(0, 256), default=0, show_default=True, help="Of torch; 0 for one per core."
-)
+@click.option("--host", default="127.0.0.1", help="A loopback address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8010, help="0 for a free one.")
+@click.option("--threads", type=click.IntRange(0, 256), default=0, help="Of torch; 0 for one per core.")
 @click.option(
     "--precision",
     type=click.Choice(["auto", "float32", "bfloat16"]),
     default="float32",
-    show_default=True,
     help="What matrices are multiplied in; auto: what is faster here.",
 )
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="What computes."
-)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="What computes.")
 @json_option
 @click.pass_obj
 def serve(

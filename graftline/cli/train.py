@@ -13,14 +13,16 @@ import click
 from graftline.cli.options import (
     FOLDER,
     CommandT,
+    Output,
+    Table,
     changes_option,
     find_paths,
-    json_option,
+    format_cell,
     manifest_option,
+    output_option,
     pass_paths,
     port_rows,
-    print_json,
-    print_table,
+    tabulate,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _PORT = "training_client"
 _LISTENS_WITHIN_S = 2.0
 download_option = click.option(
-    "--download/--no-download", "is_downloading", default=True, show_default=True, help="Fetch the adapter at the end."
+    "--download/--no-download", "is_downloading", default=True, help="Fetch the adapter at the end."
 )
 url_option = click.option(
     "--url",
@@ -47,9 +49,9 @@ def backend_options(command: CommandT) -> CommandT:
 
 
 @click.command("list")
-@json_option
+@output_option
 @pass_paths
-def list_(paths: "Paths", as_json: bool) -> None:
+def list_(paths: "Paths") -> Output:
     """List the recipes below configs/recipes/, and the runs there are records of."""
     from graftline.pipeline.runtime import description_of
     from graftline.training.recipes.open import load_recipe, recipe_names
@@ -58,40 +60,35 @@ def list_(paths: "Paths", as_json: bool) -> None:
         {"name": name, "recipe": config.recipe, "model": config.model, "description": description_of(config)}
         for name, config in ((name, load_recipe(paths, name)) for name in recipe_names(paths))
     ]
-    runs = _open_runs(paths)
-    states = [(run, runs.state(run)) for run in runs.all()]
-    if as_json:
-        print_json({"recipes": recipes, "runs": [_as_dict(run, state) for run, state in states]})
-        return
-    print_table("Recipes", ["name", "recipe", "model", "does"], [tuple(recipe.values()) for recipe in recipes])
-    rows = [
-        (run.run_id, run.recipe, state.status, f"{run.next_step} of {run.total_steps}", _format_loss(run.last_loss))
-        for run, state in states
+    records = _open_runs(paths)
+    runs = [_as_dict(run, records.state(run)) for run in records.all()]
+    rows = [{**run, "steps": f"{run['next_step']} of {run['total_steps']}"} for run in runs]
+    columns = {"run_id": "run", "recipe": "recipe", "status": "status", "steps": "steps", "last_loss": "loss"}
+    tables = [
+        tabulate("Recipes", recipes, {"name": "name", "recipe": "recipe", "model": "model", "description": "does"}),
+        tabulate("Runs", rows, columns),
     ]
-    print_table("Runs", ["run", "recipe", "status", "steps", "loss"], rows)
+    return Output({"recipes": recipes, "runs": runs}, tables)
 
 
 @click.command()
 @click.argument("recipe")
-@json_option
+@output_option
 @pass_paths
-def show(paths: "Paths", recipe: str, as_json: bool) -> None:
+def show(paths: "Paths", recipe: str) -> Output:
     """Show RECIPE with all its values, and what it is worked out after."""
     from graftline.pipeline.runtime import Runtime
 
     spec = Runtime.build_spec(recipe, root=paths.root)
-    if as_json:
-        click.echo(spec.model_dump_json())
-    else:
-        _print_spec(spec)
+    return Output(spec.model_dump(mode="json"), [_spec_table(spec)], _describe_spec(spec))
 
 
 @click.command()
 @click.argument("recipe")
 @changes_option("A value in place of the recipe's, as learning_rate=1e-3.")
-@json_option
+@output_option
 @pass_paths
-def estimate(paths: "Paths", recipe: str, changes: dict[str, Any], as_json: bool) -> None:
+def estimate(paths: "Paths", recipe: str, changes: dict[str, Any]) -> Output:
     """Check and render what RECIPE trains on, and count examples, tokens, steps and cost; nothing is sent or paid."""
     from graftline.training.datums import load_tokenizer
     from graftline.training.examples import estimate_training, notice_of_dropped
@@ -103,14 +100,11 @@ def estimate(paths: "Paths", recipe: str, changes: dict[str, Any], as_json: bool
     counts = estimate_training(config, data)
     if notice := notice_of_dropped(config, data):
         click.echo(notice, err=True)
-    if as_json:
-        print_json(counts)
-        return
     rows = [
         (key.replace("_", " "), f"{value:,}" if isinstance(value, int) else "-" if value in (None, {}) else str(value))
         for key, value in counts.items()
     ]
-    print_table(f"Training data of {recipe}", ["", "is"], rows)
+    return Output(counts, [(f"Training data of {recipe}", ["", "is"], rows)])
 
 
 @click.command()
@@ -120,26 +114,22 @@ def estimate(paths: "Paths", recipe: str, changes: dict[str, Any], as_json: bool
 @click.option("--run-id", help="Of the run; made of recipe and data if not given.")
 @download_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and stop.")
-@json_option
+@output_option
 @pass_paths
 def run(
     paths: "Paths", recipe: str, changes: dict[str, Any], manifest: str, url: str | None, run_id: str | None,
-    is_downloading: bool, dry_run: bool, as_json: bool,
-) -> None:  # fmt: skip
+    is_downloading: bool, dry_run: bool) -> Output:  # fmt: skip
     """Train by RECIPE, a file below configs/recipes/, and fetch the adapter; what was interrupted goes on."""
     from graftline.pipeline.runtime import Runtime
 
     values, ports = _split_changes(changes)
     ports = _choose_backend(paths, manifest, ports, url)
     if not dry_run:
-        _train(paths, recipe, values, manifest, ports, run_id, is_downloading, as_json)
-        return
+        return _train(paths, recipe, values, manifest, ports, run_id, is_downloading)
     planned = Runtime.run(recipe, values, manifest=manifest, ports=ports, dry_run=True, root=paths.root)
-    if as_json:
-        print_json({"spec": planned.spec.model_dump(mode="json"), "wiring": planned.wiring})
-    else:
-        _print_spec(planned.spec)
-        print_table("Ports", ["port", "implementation", "settings"], port_rows(planned.wiring))
+    tables = [_spec_table(planned.spec), ("Ports", ["port", "implementation", "settings"], port_rows(planned.wiring))]
+    value = {"spec": planned.spec.model_dump(mode="json"), "wiring": planned.wiring}
+    return Output(value, tables, _describe_spec(planned.spec))
 
 
 @click.command()
@@ -147,17 +137,11 @@ def run(
 @ports_option
 @backend_options
 @download_option
-@json_option
+@output_option
 @pass_paths
 def resume(
-    paths: "Paths",
-    run_id: str,
-    changes: dict[str, Any],
-    manifest: str,
-    url: str | None,
-    is_downloading: bool,
-    as_json: bool,
-) -> None:
+    paths: "Paths", run_id: str, changes: dict[str, Any], manifest: str, url: str | None, is_downloading: bool
+) -> Output:
     """Go on with a run from its last checkpoint, where it was trained before."""
     from graftline.training.recipes.open import restore_config
 
@@ -165,39 +149,34 @@ def resume(
     # older records name what was followed beside the checkpoint that stands for it
     config = restore_config({**record.config, "follows": ""}, f"run {run_id}")
     ports = _choose_backend(paths, manifest, changes, url or _reachable_backend(record))
-    _train(paths, config.recipe, config, manifest, ports, run_id, is_downloading, as_json)
+    return _train(paths, config.recipe, config, manifest, ports, run_id, is_downloading)
 
 
 @click.command()
 @click.argument("run_id")
 @click.option("--url", help="Address of the service that trains; that of the record if not given.")
 @click.option("--folder", type=FOLDER, help="Of the records; that of the checkout if not given.")
-@json_option
+@output_option
 @click.pass_obj
-def status(root: Path | None, run_id: str, url: str | None, folder: Path | None, as_json: bool) -> None:
+def status(root: Path | None, run_id: str, url: str | None, folder: Path | None) -> Output:
     """Say how far a run is: what its record says, and what the service that trains it does."""
     from graftline.training.runs import Runs
 
     runs = Runs(folder) if folder else _open_runs(find_paths(root))
     run = runs.get(run_id)
     state, service = runs.state(run), _ask_backend(run, url)
-    if as_json:
-        print_json({**_as_dict(run, state), "service": service})
-        return
     expires_at = run.checkpoints[-1].expires_at if run.checkpoints else None
     rows = [*_run_rows(run, state), ("checkpoint expires", expires_at or "never"), ("backend", service)]
-    print_table(f"Run {run_id}", ["", "is"], rows)
+    return Output({**_as_dict(run, state), "service": service}, [(f"Run {run_id}", ["", "is"], rows)])
 
 
 @click.command()
 @click.argument("run_id")
 @ports_option
 @backend_options
-@json_option
+@output_option
 @pass_paths
-def download(
-    paths: "Paths", run_id: str, changes: dict[str, Any], manifest: str, url: str | None, as_json: bool
-) -> None:
+def download(paths: "Paths", run_id: str, changes: dict[str, Any], manifest: str, url: str | None) -> Output:
     """Fetch the adapter of a finished run, in the layout of PEFT."""
     from graftline.core.progress import progress_bars
     from graftline.llm.weights.catalog import find_weights
@@ -217,7 +196,7 @@ def download(
             bars.fail()
             raise
         bars.finish("fetched")
-    click.echo(json.dumps({"run_id": run_id, "folder": str(folder)}) if as_json else str(folder))
+    return Output({"run_id": run_id, "folder": folder}, text=str(folder))
 
 
 COMMANDS = (list_, show, estimate, run, resume, status, download)
@@ -266,8 +245,7 @@ def _reachable_backend(run: "TrainingRun") -> str | None:
 
 def _train(
     paths: "Paths", recipe: str, values: "dict[str, Any] | TinkerTrainingConfig", manifest: str, ports: dict[str, Any],
-    run_id: str | None, is_downloading: bool, as_json: bool,
-) -> None:  # fmt: skip
+    run_id: str | None, is_downloading: bool) -> Output:  # fmt: skip
     from graftline.pipeline.runtime import Runtime
     from graftline.rollouts.queue.worker import stop_on_signals
     from graftline.training.loop import Interrupted
@@ -292,16 +270,12 @@ def _train(
             raise KeyboardInterrupt from None
     result, adapter = recipe_run.result, recipe_run.adapter
     assert result is not None
-    if as_json:
-        facts = {"run_id": result.run_id, "record": str(result.metadata_path), "adapter": adapter and str(adapter)}
-        print_json({**facts, "run": result.run.model_dump(mode="json")})
-        return
-    print_table(
-        f"Run {result.run_id}", ["", "is"], _run_rows(result.run, RunState(result.run.status, result.run.error))
+    facts = {"run_id": result.run_id, "record": result.metadata_path, "adapter": adapter}
+    rows = _run_rows(result.run, RunState(result.run.status, result.run.error))
+    text = f"its record: {result.metadata_path}" + (f"\n{adapter}" if adapter else "")
+    return Output(
+        {**facts, "run": result.run.model_dump(mode="json")}, [(f"Run {result.run_id}", ["", "is"], rows)], text
     )
-    click.echo(f"its record: {result.metadata_path}")
-    if adapter:
-        click.echo(str(adapter))
 
 
 def _ask_backend(run: "TrainingRun", url: str | None) -> str:
@@ -326,10 +300,10 @@ def _run_rows(run: "TrainingRun", state: "RunState") -> list[tuple[str, str]]:
     return [
         ("status", state.status + (f": {state.detail}" if state.detail else "")),
         ("steps", f"{run.next_step} of {run.total_steps}"),
-        ("loss, first and last", f"{_format_loss(run.first_loss)}, {_format_loss(run.last_loss)}"),
+        ("loss, first and last", f"{format_cell(run.first_loss)}, {format_cell(run.last_loss)}"),
         (
             "held-out loss, before and after",
-            f"{_format_loss(run.base_held_out_loss)}, {_format_loss(run.held_out_loss)}",
+            f"{format_cell(run.base_held_out_loss)}, {format_cell(run.held_out_loss)}",
         ),
         ("examples", f"{run.examples:,}"),
         ("tokens", f"{run.tokens:,}"),
@@ -338,16 +312,13 @@ def _run_rows(run: "TrainingRun", state: "RunState") -> list[tuple[str, str]]:
     ]
 
 
-def _format_loss(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _print_spec(spec: "ExperimentSpec") -> None:
-    click.echo(spec.description)
+def _spec_table(spec: "ExperimentSpec") -> Table:
     rows = [(stage.name, key, _format(value)) for stage in spec.stages for key, value in stage.options.items()]
-    print_table(f"Recipe {spec.recipe}", ["stage", "key", "value"], rows)
-    for source in spec.sources:
-        click.echo(f"see {source}")
+    return f"Recipe {spec.recipe}", ["stage", "key", "value"], rows
+
+
+def _describe_spec(spec: "ExperimentSpec") -> str:
+    return "\n".join([spec.description, *(f"see {source}" for source in spec.sources)])
 
 
 def _format(value: Any) -> str:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.options import ManifestChoice, json_option, manifest_options, pass_paths, print_json, print_table
+from graftline.cli.options import ManifestChoice, Output, manifest_options, output_option, pass_paths, tabulate
 
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
@@ -12,14 +12,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @manifest_options
-@json_option
 @click.option("--queue", metavar="NAME", help="Name of the queue, in place of the one of the manifest.")
-@click.option("--concurrency", type=click.IntRange(1, 4096), default=16, show_default=True, help="Attempts at a time.")
+@click.option("--concurrency", type=click.IntRange(1, 4096), default=16, help="Attempts at a time.")
 @click.option(
     "--drain-s",
     type=click.FloatRange(0),
     default=120.0,
-    show_default=True,
     help="How long the attempts in flight may go on when it is asked to stop; the rest is given back.",
 )
 @click.option("--until-empty", is_flag=True, help="End when no job is left.")
@@ -29,11 +27,12 @@ if TYPE_CHECKING:
     help="Of /metrics and /healthz, in place of the one of telemetry.yaml; 0 for a free one.",
 )
 @click.option("--upload", is_flag=True, help="Put what is stored into the blob store of the manifest, too.")
+@output_option
 @pass_paths
 def run(
-    paths: "Paths", manifest: ManifestChoice, as_json: bool, queue: str | None, concurrency: int, drain_s: float,
-    until_empty: bool, metrics_port: int | None, upload: bool,
-) -> None:  # fmt: skip
+    paths: "Paths", manifest: ManifestChoice, queue: str | None, concurrency: int, drain_s: float, until_empty: bool,
+    metrics_port: int | None, upload: bool,
+) -> Output:  # fmt: skip
     """Take attempts off the queue and make them, until it is stopped. SIGTERM lets it finish what is in flight."""
     from graftline.pipeline.worker import WorkerConfig, run_actor
     from graftline.rollouts.queue.worker import WorkerSettings
@@ -45,31 +44,26 @@ def run(
     )
     outcomes = run_actor(paths, manifest.load(paths, {"queue.name": queue} if queue else None), settings)
     counts = {str(outcome): count for outcome, count in outcomes.items()}
-    if as_json:
-        print_json(counts)
-        return
     parts = (f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
-    click.echo(", ".join(parts) or "no job")
+    return Output(counts, text=", ".join(parts) or "no job")
 
 
 @click.command()
 @manifest_options
-@json_option
+@output_option
 @pass_paths
-def queue(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+def queue(paths: "Paths", manifest: ManifestChoice) -> Output:
     """Say how many jobs the queue has, and which of them nobody could do."""
     from graftline.pipeline.worker import queue_state
 
     depth, dead = queue_state(paths, manifest.load(paths))
     counts = {"waiting": depth.waiting, "in_flight": depth.in_flight, "done": depth.done, "dead": depth.dead}
-    if as_json:
-        letters = [{"key": letter.job.key, "tries": letter.tries, "reason": letter.reason} for letter in dead]
-        print_json({**counts, "dead_letters": letters})
-        return
-    print_table("Queue", list(counts), [tuple(map(str, counts.values()))])
-    if dead:
-        rows = [(letter.job.key, str(letter.tries), letter.reason) for letter in dead]
-        print_table("Dead letters", ["job", "tries", "reason"], rows)
+    letters = [{"key": letter.job.key, "tries": letter.tries, "reason": letter.reason} for letter in dead]
+    tables = [tabulate("Queue", [counts], {key: key for key in counts})]
+    tables += (
+        [tabulate("Dead letters", letters, {"key": "job", "tries": "tries", "reason": "reason"})] if letters else []
+    )
+    return Output({**counts, "dead_letters": letters}, tables)
 
 
 @click.command()

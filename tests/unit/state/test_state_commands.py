@@ -61,8 +61,8 @@ def test_list_shows_what_is_kept(root: Path) -> None:
     assert result.stdout.splitlines()[0].strip() == "2 states"
     assert cells(result) == [
         ["task", "changes", "last change", "attempt"],
-        ["other", "1", "2026-01-01T00:00:00+00:00"],
-        ["task#1", "2", "2026-01-01T00:00:00+00:00"],
+        ["other", "1", "2026-01-01T00:00:00+00:00", "-"],
+        ["task#1", "2", "2026-01-01T00:00:00+00:00", "-"],
     ]
 
 
