@@ -33,25 +33,6 @@ def test_raw_keeps_the_bytes_and_says_where_they_come_from(
     assert (record.downloaded_at, record.num_records, record.counts) == (NOON, 3, {"rows": 3, "files": 1})
 
 
-def test_raw_of_several_files_fetches_them_all(
-    opened: Opened, small_checkout: Any, varied_pairs: list[dict[str, Any]], reconfigure: Callable[..., None]
-) -> None:
-    source = small_checkout.sample.parent
-    for name, row in zip(("a", "b"), varied_pairs, strict=False):
-        (source / name).mkdir()
-        (source / name / f"{name}.jsonl").write_text(json.dumps(row), "utf-8")
-    files = [{"path": "a/a.jsonl"}, {"path": "b/b.jsonl"}]
-    reconfigure(small_checkout.root, "datasets.yaml", {"datasets.release_pairs.files": files})
-    with opened() as lineage:
-        built = make("raw", lineage, "release_pairs")
-        edits = make("normalized", lineage, "release_pairs").record.counts["rows"]
-    assert (sorted(built.record.files), built.record.counts, edits) == (
-        ["a/a.jsonl", "b/b.jsonl"],
-        {"rows": 2, "files": 2},
-        2,
-    )
-
-
 def test_a_file_that_is_not_the_pinned_one_stops_the_run_and_nothing_is_stored(
     opened: Opened, small_checkout: Any, reconfigure: Callable[..., None]
 ) -> None:
