@@ -180,22 +180,6 @@ def test_every_fault_of_a_file_is_in_one_message(path: Path) -> None:
     ]
 
 
-def test_every_missing_key_is_named(path: Path) -> None:
-    path.write_text("{}", "utf-8")
-    with pytest.raises(ConfigError) as raised:
-        load_yaml(path, Needed)
-    assert str(raised.value) == f"{path}: first: field required\n{path}: second: field required"
-
-
-def test_a_fault_of_several_keys_together_is_one_of_the_whole_file(path: Path) -> None:
-    path.write_text("{low: 2, high: 1}", "utf-8")
-    with pytest.raises(ConfigError) as raised:
-        load_yaml(path, Ordered)
-    assert str(raised.value) == (
-        f"{path}: (whole file): value error, low must not exceed high, but is 2 (got {{'low': 2, 'high': 1}})"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -251,16 +235,29 @@ def test_a_file_that_is_not_utf8_is_refused_at_its_byte(path: Path) -> None:
     assert str(raised.value) == f"{path}: byte 9 is not UTF-8; save the file as UTF-8"
 
 
-def test_a_missing_file_is_named(path: Path) -> None:
+@pytest.mark.parametrize(("name", "reason"), [("a.yaml", "No such file or directory"), (".", "Is a directory")])
+def test_what_is_no_file_is_named(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_yaml(path, Outer)
-    assert str(raised.value) == f"{path}: cannot be read (No such file or directory); expected a YAML file"
+        load_yaml(tmp_path / name, Outer)
+    assert str(raised.value) == f"{tmp_path / name}: cannot be read ({reason}); expected a YAML file"
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "text", "message"),
+    [
+        (Needed, "{}", "{path}: first: field required\n{path}: second: field required"),
+        (
+            Ordered,
+            "{low: 2, high: 1}",
+            "{path}: (whole file): value error, low must not exceed high, but is 2 (got {{'low': 2, 'high': 1}})",
+        ),
+    ],
+)
+def test_what_several_keys_lack_is_said(path: Path, model: type[Config], text: str, message: str) -> None:
+    path.write_text(text, "utf-8")
     with pytest.raises(ConfigError) as raised:
-        load_yaml(tmp_path, Outer)
-    assert str(raised.value) == f"{tmp_path}: cannot be read (Is a directory); expected a YAML file"
+        load_yaml(path, model)
+    assert str(raised.value) == message.format(path=path)
 
 
 def test_a_file_that_is_too_large_is_refused(path: Path) -> None:

@@ -126,53 +126,34 @@ def test_what_vault_handed_out_is_redacted(vault: Vault, tmp_path: Path) -> None
     assert secrets.redact("key tml-0123456789") == "key [secret]"
 
 
-def test_a_token_that_is_refused_is_a_fault_outside(vault: Vault) -> None:
-    source = VaultSecrets(vault.address, SecretStr("s.another-token"))
-    with pytest.raises(BoundaryError) as raised:
-        source.get("TINKER_API_KEY")
-    assert str(raised.value) == (
-        f"vault {vault.address}: secret/graftline: Forbidden;"
-        " check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
-    )
-
-
-def test_a_path_that_is_not_there_is_a_fault_outside(vault: Vault) -> None:
-    source = VaultSecrets(vault.address, SecretStr(TOKEN), "secret/elsewhere")
-    with pytest.raises(BoundaryError) as raised:
-        source.get("TINKER_API_KEY")
-    assert str(raised.value) == (
-        f"vault {vault.address}: secret/elsewhere: InvalidPath;"
-        " check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
-    )
+POLICY = "check VAULT_TOKEN, GRAFTLINE_VAULT_PATH and the token's policy"
+NO_SECRET = "answers with something else than a KV version 2 secret; check VAULT_ADDR and the mount"
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, "InvalidRequest"), (500, "InternalServerError"), (503, "VaultDown")]
-)
-def test_a_server_that_fails_is_a_fault_outside(vault: Vault, status: int, kind: str) -> None:
-    vault.failure = status, b'{"errors": ["no"]}'
-    with pytest.raises(BoundaryError, match=f"secret/graftline: {kind}; check VAULT_TOKEN"):
-        VaultSecrets(vault.address, SecretStr(TOKEN)).get("TINKER_API_KEY")
-
-
-@pytest.mark.parametrize(
-    "body",
+    ("failure", "token", "path", "reason"),
     [
-        b"<html>Welcome</html>",
-        b"{}",
-        b'{"data": null}',
-        b'{"data": {"TINKER_API_KEY": "of version 1"}}',
-        b'{"data": {"data": ["a"]}}',
+        (None, "s.another-token", "secret/graftline", f"Forbidden; {POLICY}"),
+        (None, TOKEN, "secret/elsewhere", f"InvalidPath; {POLICY}"),
+        ((400, b'{"errors": ["no"]}'), TOKEN, "secret/graftline", f"InvalidRequest; {POLICY}"),
+        ((500, b'{"errors": ["no"]}'), TOKEN, "secret/graftline", f"InternalServerError; {POLICY}"),
+        ((503, b'{"errors": ["no"]}'), TOKEN, "secret/graftline", f"VaultDown; {POLICY}"),
+        *(
+            ((200, body), TOKEN, "secret/graftline", NO_SECRET)
+            for body in (
+                *(b"<html>Welcome</html>", b"{}", b'{"data": null}'),
+                *(b'{"data": {"TINKER_API_KEY": "of version 1"}}', b'{"data": {"data": ["a"]}}'),
+            )
+        ),
     ],
 )
-def test_an_answer_of_another_kind_is_a_fault_outside(vault: Vault, body: bytes) -> None:
-    vault.failure = 200, body
+def test_what_is_no_secret_is_a_fault_outside(
+    vault: Vault, failure: tuple[int, bytes] | None, token: str, path: str, reason: str
+) -> None:
+    vault.failure = failure
     with pytest.raises(BoundaryError) as raised:
-        VaultSecrets(vault.address, SecretStr(TOKEN)).get("TINKER_API_KEY")
-    assert str(raised.value) == (
-        f"vault {vault.address}: secret/graftline: answers with something else than a KV version 2 secret;"
-        " check VAULT_ADDR and the mount"
-    )
+        VaultSecrets(vault.address, SecretStr(token), path).get("TINKER_API_KEY")
+    assert str(raised.value) == f"vault {vault.address}: {path}: {reason}"
 
 
 def test_a_server_that_cannot_be_reached_is_a_fault_outside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from graftline.datasets.edit import Edit
 from graftline.datasets.language import language_of_path
-from graftline.datasets.readers import source_of
 from tests.unit.datasets.fixtures import commit_row, drop, outcome, raw_rows
 
 
@@ -126,9 +125,3 @@ def test_the_files_of_all_languages_are_read_in_the_order_of_their_names(tmp_pat
         ("data/java/data.jsonl.gz", 2, line),
         ("data/python/data.jsonl", 1, line),
     ]
-
-
-def test_whole_files_are_no_snippets_and_every_row_is_kept() -> None:
-    source = source_of("commitpackft")
-    assert not source.is_snippet
-    assert source.reject_unusable({}) is None
