@@ -11,6 +11,9 @@ from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
 from graftline.core.parquet import Column
 
+DERIVED = "instruction:derived"
+"""Tag of an edit whose instruction was made up of its origin, or is of more than the edit: it does not say what to do."""
+
 
 class Edit(BaseModel):
     """One change of one text, five fields that every dataset is brought to, and where they come from."""

@@ -1,7 +1,8 @@
 """Commit messages and descriptions of pull requests to instructions: what was done, without who did it.
 
-Taken out are the trailers that git and its hosts add, the lines by which coding agents sign, and e-mail addresses. The
-time taken grows with the length of the text and with nothing else in it.
+Taken out are the trailers that git and its hosts add, the lines by which coding agents sign, e-mail addresses, numbers of issues, and
+what only says of which kind a commit is (`fix(core): `). Of a pull request that was merged as one commit the title is left: what
+follows lists the commits it was made of. The time taken grows with the length of the text and with nothing else in it.
 """
 
 import re
@@ -29,6 +30,16 @@ _LONGEST_SIGNATURE = 280
 
 _AGENTS = ("claude", "cursor", "codex", "copilot")
 
+# https://www.conventionalcommits.org/
+_KIND = re.compile(r"(?:build|chore|ci|docs|feat|fix|perf|refactor|revert|style|test)(?:\([^()\n]{1,60}\))?!?: +")
+_ISSUE = re.compile(r"[ \t]{0,8}[(\[](?:\w[\w.-]{0,60}/[\w.-]{1,60})?#\d{1,7}[)\]]")
+_ONLY_ISSUES = re.compile(
+    r"(?:(?:close[sd]?|fix(?:e[sd])?|refs?|references|resolve[sd]?|see)?[:, ]{0,4}(?:issue |pr |gh-)?#\d{1,7}[., ]{0,4}){1,9}",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"[ \t]*-{9,}[ \t]*")
+_SQUASHED = "\n* "
+
 _LOCAL_CHARACTERS = 64
 _LOCAL = re.compile(r"[.%+-]{0,2}\w[\w.%+'&-]*")  # read from the @ backwards; "+@pytest.mark" is a line of a patch
 _DOMAIN = re.compile(r"(?!\d+\.\d)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")  # `package@1.2.3` is no address
@@ -49,7 +60,27 @@ def clean_message(message: str) -> str:
     # after the addresses: a line without its address may be a trailer, but no address comes of a line taken out
     if ":" in message or "\r" in message or may_be_signed:
         message = _remove_trailers(message.replace("\r\n", "\n").replace("\r", "\n"), may_be_signed)
-    return message.strip()
+    message = message.strip()
+    if "#" in message or "---------" in message or _SQUASHED in message:
+        message = _remove_issues(message)
+    return _remove_kind(message)
+
+
+def _remove_kind(message: str) -> str:
+    """Return `message` without the words that say of which kind of commit it is, with a capital letter in their place."""
+    start = 0
+    while kind := _KIND.match(message, start):
+        start = kind.end()
+    return message[start : start + 1].upper() + message[start + 1 :] if start else message
+
+
+def _remove_issues(message: str) -> str:
+    """Return `message` without numbers of issues, and of a squashed pull request the title."""
+    title, _, body = message.partition("\n")
+    is_squashed = body.count(_SQUASHED) + body.startswith("* ") > 1 and bool(_ISSUE.search(title) or _RULE.search(body))
+    lines = [title] if is_squashed else [line for line in message.split("\n") if not _RULE.fullmatch(line)]
+    cleaned = (_ISSUE.sub("", line) if "#" in line else line for line in lines)
+    return "\n".join(line for line in cleaned if not ("#" in line and _ONLY_ISSUES.fullmatch(line.strip()))).strip()
 
 
 def _remove_trailers(message: str, may_be_signed: bool) -> str:

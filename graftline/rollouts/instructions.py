@@ -7,8 +7,8 @@ commits are cleaned (`datasets.instructions`).
 
 from graftline.codemod.instructions.describe import describe_edit
 from graftline.core.hashing import sha256_text
-from graftline.datasets.edit import Edit
-from graftline.rollouts.task import BY_RULE, DERIVED, UNANSWERABLE
+from graftline.datasets.edit import DERIVED, Edit
+from graftline.rollouts.task import BY_RULE, UNANSWERABLE
 from graftline.sandbox.base import Sandbox
 
 _LAZY_IN = 3

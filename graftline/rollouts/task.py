@@ -18,8 +18,6 @@ from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit, Label
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
-DERIVED = "instruction:derived"
-"""Tag of an edit whose instruction was made up of its origin, and says nothing of what to do."""
 BY_RULE = "instruction:rule"
 """Tag of a task whose instruction is made of the rules that do the edit."""
 UNANSWERABLE = "instruction:none"

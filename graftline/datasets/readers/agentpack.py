@@ -1,8 +1,9 @@
 """`agentpack`: commits that people made together with coding agents (arXiv 2509.21891).
 
 JSON lines, and only patches: what a hunk shows of a file is the text before and after. The description is that of the
-whole commit, so only patches of one file are used, and no long ones; each hunk becomes an edit. Rows carry no license:
-that of the repository counts.
+whole commit, so only patches of one file are used, and no long ones; each hunk becomes an edit. Where there are several, the
+description asks for more than each of them does, which is tagged `instruction:derived`. Rows carry no license: that of the
+repository counts.
 """
 
 import re
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
+from graftline.datasets.edit import DERIVED, Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
 from graftline.datasets.instructions import clean_message
 from graftline.datasets.language import language_of_path
@@ -206,7 +207,11 @@ def _edits(commit: AgentCommit, name: str, dataset: Dataset) -> Sequence[RowResu
             pre=pre,
             post=post,
             language=language,
-            tags=(name, "hunk", f"agent:{commit.agent}", *(("dedented",) if is_dedented else ())),
+            tags=(
+                *(name, "hunk", f"agent:{commit.agent}"),
+                *(("dedented",) if is_dedented else ()),
+                *((DERIVED,) if len(hunks) > 1 else ()),
+            ),
             id=row_id(name, commit.repo, commit.sha, path, str(number)),
             dataset=name,
             license=license,

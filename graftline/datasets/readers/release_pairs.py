@@ -7,7 +7,7 @@ the edit is tagged `instruction:derived`.
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.edit import Edit, Rejection, RejectReason
+from graftline.datasets.edit import DERIVED, Edit, Rejection, RejectReason
 from graftline.datasets.formats import json_lines
 from graftline.datasets.readers.base import Source
 
@@ -49,7 +49,7 @@ def edit_of(pair: ReleasePair, name: str) -> Edit | Rejection:
         pre=pair.pre,
         post=pair.post,
         language=language,
-        tags=(name, f"license:{pair.license}", "instruction:derived"),
+        tags=(name, f"license:{pair.license}", DERIVED),
         id=f"{name}:{number}",
         dataset=name,
         license=pair.license,
