@@ -18,7 +18,8 @@ from graftline.rollouts.queue.base import MemoryQueueConfig, QueueConfig
 from graftline.rollouts.retrieval import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
 from graftline.rollouts.teachers.base import TeacherConfig
 from graftline.sandbox.actions import SandboxConfig
-from graftline.training.open import LocalBackendConfig, TrainingClientConfig
+from graftline.training.local.process import LocalBackendConfig
+from graftline.training.open import TrainingClientConfig
 
 MANIFESTS = ("local", "dev", "prod", "test")
 DEFAULT_MANIFEST = "default"

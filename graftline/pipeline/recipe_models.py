@@ -11,7 +11,8 @@ from graftline.core.record import load_record, load_verified
 from graftline.harbor.address import is_loopback
 from graftline.llm.weights.catalog import Weights, find_weights, load_models
 from graftline.llm.weights.fetch import fetch_model
-from graftline.training.open import LocalBackendConfig, TrainingClientConfig
+from graftline.training.local.process import LocalBackendConfig
+from graftline.training.open import TrainingClientConfig
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.runs import Runs
 from graftline.training.sdk import parse_url

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.download import Advance, Pins, SourceStream, download
-from graftline.core.errors import ConfigError, DataError
+from graftline.core.errors import ConfigError, DataError, DownloadError
 from graftline.core.hashing import code_version
 from graftline.core.paths import portable
 from graftline.core.retry import RetryPolicy
@@ -49,6 +49,10 @@ class ExportedFile:
                 if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
                     raise
                 self.urls = self.sign()
+                if self.name not in self.urls:
+                    raise DownloadError(
+                        f"{self.name}: is not in the export any more; run `graftline train download` again"
+                    ) from None
                 opened = stack.enter_context(WebFile(self.web, self.urls[self.name]).open(offset, etag))
             yield opened
 

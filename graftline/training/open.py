@@ -13,6 +13,7 @@ from graftline.core.secrets import Secrets
 from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.convert import convert_here
 from graftline.training.datums import Tokenizer, load_tokenizer
+from graftline.training.local.process import LocalBackendConfig, local_backend
 from graftline.training.memory import MemoryTrainingService, memory_tokenizer
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.tinker import TinkerSDKClient
@@ -29,26 +30,6 @@ class TinkerServiceConfig(Config):
     """Its address; unset: what `TINKER_BASE_URL` names, else the hosted service."""
     api_key: str = "TINKER_API_KEY"
     """Name of the secret that holds the key."""
-
-
-class LocalBackendConfig(Config):
-    """A backend of this machine, started when it is needed and ended with whoever needed it."""
-
-    kind: Literal["local"] = "local"
-    model: str = ""
-    """Of `configs/models.yaml`; empty: that of the recipe."""
-    folder: str = ""
-    """A model of transformers in place of the catalog's, from the root."""
-    store: str = "data/tinker"
-    """Where checkpoints are kept, from the root."""
-    threads: int = Field(default=0, ge=0, le=256)
-    """Of torch; 0 for one per core."""
-    precision: Literal["auto", "float32", "bfloat16"] = "float32"
-    """What matrices are multiplied in; `auto` is bfloat16 where this machine multiplies it clearly faster."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """What computes."""
-    starts_within_s: float = Field(default=600.0, gt=0)
-    """How long it may take until it answers; the first time, a model of the catalog is converted meanwhile."""
 
 
 class MemoryTrainingConfig(Config):
@@ -79,18 +60,7 @@ def open_training_client(
             with TinkerSDKClient(key, config.base_url, deadline_s=deadline_s) as client:
                 yield client
         case LocalBackendConfig():
-            from graftline.training.local.process import local_backend
-
-            backend = local_backend(
-                root,
-                root / config.store,
-                config.model or model,
-                root / config.folder if config.folder else None,
-                threads=config.threads,
-                precision=config.precision,
-                device=config.device,
-                starts_within_s=config.starts_within_s,
-            )
+            backend = local_backend(config, root, model)
             with backend as (url, key), TinkerSDKClient(key, url, deadline_s=deadline_s) as client:
                 yield client
         case MemoryTrainingConfig():

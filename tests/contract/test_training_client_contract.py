@@ -12,7 +12,8 @@ import pytest
 from graftline.core.errors import ConfigError, DataError, TrainingError
 from graftline.core.secrets import Secrets
 from graftline.pipeline import Runtime
-from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, open_training_client
+from graftline.training.local.process import LocalBackendConfig
+from graftline.training.open import MemoryTrainingConfig, open_training_client
 from graftline.training.tinker import TinkerSDKClient
 from tests.training_root import CHECKOUT
 from tests.training_root import chats as chats_of

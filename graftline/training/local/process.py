@@ -13,15 +13,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes.util import find_library
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Literal
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
+from graftline.core.config import Config
 from graftline.core.errors import TrainingError
 
 logger = logging.getLogger(__name__)
@@ -36,44 +37,51 @@ _LOG_BYTES = 2000
 _SHUTDOWN_S, _DEATH_S = 15.0, 1.0
 
 
-@contextmanager
-def local_backend(
-    root: Path,
-    store: Path,
-    model: str,
-    folder: Path | None = None,
-    *,
-    threads: int = 0,
-    precision: str = "float32",
-    device: str = "auto",
-    starts_within_s: float = 600.0,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[tuple[str, SecretStr]]:
-    """Serve a model until the end of the block; give the address of the server, and its key.
+class LocalBackendConfig(Config):
+    """A backend of this machine, started when it is needed and ended with whoever needed it."""
 
-    The model is one of the catalog below `root`, converted if it is not yet, or that of transformers in `folder`. Checkpoints
-    and the key are kept in `store`, from one server to the next.
+    kind: Literal["local"] = "local"
+    model: str = ""
+    """Of `configs/models.yaml`; empty: that of the recipe."""
+    folder: str = ""
+    """A model of transformers in place of the catalog's, from the root."""
+    store: str = "data/tinker"
+    """Where checkpoints are kept, from the root."""
+    threads: int = Field(default=0, ge=0, le=256)
+    """Of torch; 0 for one per core."""
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in; `auto` is bfloat16 where this machine multiplies it clearly faster."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """What computes."""
+    starts_within_s: float = Field(default=600.0, gt=0)
+    """How long it may take until it answers; the first time, a model of the catalog is converted meanwhile."""
+
+
+@contextmanager
+def local_backend(config: LocalBackendConfig, root: Path, model: str) -> Iterator[tuple[str, SecretStr]]:
+    """Serve what `config` says, or else `model`, until the end of the block; give the address of the server, and its key.
 
     Raises:
         TrainingError: It does not start, or has ended when its user fails; the message ends with what it said last.
     """
-    options: dict[str, object] = {"model": model, "folder": folder, "store": store}
-    options |= {"threads": threads, "precision": precision, "device": device, "port": 0}
+    store = root / config.store
+    options: dict[str, object] = {"model": config.model or model, "store": store, "port": 0}
+    options |= {"threads": config.threads, "precision": config.precision, "device": config.device}
+    if config.folder:
+        options["folder"] = root / config.folder
     command = [sys.executable, "-c", _PROGRAM, str(os.getpid()), "--root", str(root), "tinker", "serve", "--json"]
-    for name, value in options.items():
-        command += [] if value is None else [f"--{name}", str(value)]
-    inherited = os.environ if environment is None else environment
+    command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with TemporaryFile() as log:
         process = subprocess.Popen(
             command,
-            env={**_allocator(), **{name: value for name, value in inherited.items() if name not in _WITHHELD}},
+            env={**_allocator(), **{name: value for name, value in os.environ.items() if name not in _WITHHELD}},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
         )
         try:
-            url = _wait_for_url(process, log, starts_within_s)
+            url = _wait_for_url(process, log, config.starts_within_s)
             try:
                 yield url, SecretStr((store / "api_key").read_text("utf-8").strip())
             except TrainingError as error:

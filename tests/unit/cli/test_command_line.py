@@ -14,7 +14,7 @@ from graftline.core.retry import RetryPolicy
 from graftline.llm.fleet import PoolSettings
 from graftline.rollouts.queue.base import QueueRules, RedisQueueConfig
 from graftline.sandbox.base import Limits
-from graftline.training.open import LocalBackendConfig
+from graftline.training.local.process import LocalBackendConfig
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
 WARM = {"kind": "warm", "limits": DEFAULT_LIMITS, "workers": 1, "required_level": "compute"}

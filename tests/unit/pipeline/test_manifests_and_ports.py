@@ -29,7 +29,8 @@ from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeache
 from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Isolation, Limits
-from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
+from graftline.training.local.process import LocalBackendConfig
+from graftline.training.open import MemoryTrainingConfig, TinkerServiceConfig
 from tests.processes import command_line
 
 EMBEDDED = Manifest(

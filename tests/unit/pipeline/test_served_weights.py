@@ -7,7 +7,8 @@ import pytest
 
 from graftline.core.paths import Paths
 from graftline.pipeline.recipe_models import find_served_weights
-from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
+from graftline.training.local.process import LocalBackendConfig
+from graftline.training.open import MemoryTrainingConfig, TinkerServiceConfig
 from graftline.training.settings import TinkerTrainingConfig
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from graftline.core.errors import ConfigError, TrainingError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.training.local.process import local_backend
+from graftline.training.local.process import LocalBackendConfig, local_backend
 from graftline.training.open import TinkerServiceConfig, open_training_client
 from tests.processes import children_with, command_line
 from tests.unit.training.conftest import EXTRA
@@ -26,12 +26,19 @@ from tests.unit.training.conftest import EXTRA
 PARENT = """
 import sys
 from pathlib import Path
-from graftline.training.local.process import local_backend
+from graftline.training.local.process import LocalBackendConfig, local_backend
 
 root = Path(sys.argv[1])
-with local_backend(root, root / "store", "model", root / "model"):
+with local_backend(LocalBackendConfig(store="store", folder="model"), root, "model"):
     pass
 """
+
+
+STORE = LocalBackendConfig(store="store")
+
+
+def tiny(folder: Path) -> LocalBackendConfig:
+    return LocalBackendConfig(store="store", folder=str(folder), threads=1)
 
 
 def backends(process: psutil.Process, root: Path) -> list[psutil.Process]:
@@ -45,7 +52,7 @@ def is_past_its_start(process: psutil.Process) -> bool:
 
 
 def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError) as error, local_backend(tmp_path / "missing", tmp_path / "store", "model"):
+    with pytest.raises(TrainingError) as error, local_backend(STORE, tmp_path / "missing", "model"):
         pass
     assert str(error.value).startswith("the backend of this machine does not start: ")
     assert f"{tmp_path / 'missing'}' does not exist" in " ".join(str(error.value).split())
@@ -56,7 +63,7 @@ def test_one_that_is_killed_is_told_as_that_and_not_as_an_address_where_nothing_
     tiny_model: Path, tmp_path: Path
 ) -> None:
     def use_one_that_dies() -> None:
-        with local_backend(tmp_path, tmp_path / "store", "tiny", tiny_model, threads=1) as (url, _):
+        with local_backend(tiny(tiny_model), tmp_path, "tiny") as (url, _):
             [backend] = backends(psutil.Process(), tmp_path)
             backend.kill()
             raise TrainingError(f"{url}: cannot be reached")
@@ -70,7 +77,7 @@ def test_one_that_is_killed_is_told_as_that_and_not_as_an_address_where_nothing_
 def test_one_that_is_killed_is_logged_where_who_used_it_went_on(
     tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with local_backend(tmp_path, tmp_path / "store", "tiny", tiny_model, threads=1):
+    with local_backend(tiny(tiny_model), tmp_path, "tiny"):
         [backend] = backends(psutil.Process(), tmp_path)
         backend.kill()
         os.waitid(os.P_PID, backend.pid, os.WEXITED | os.WNOWAIT)  # its last thread is gone, and nobody was told yet
@@ -80,7 +87,7 @@ def test_one_that_is_killed_is_logged_where_who_used_it_went_on(
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with (
         pytest.raises(TrainingError, match=r"does not answer after 0\.05 s \(it said nothing\); give it longer"),
-        local_backend(tmp_path, tmp_path / "store", "model", starts_within_s=0.05),
+        local_backend(LocalBackendConfig(store="store", starts_within_s=0.05), tmp_path, "model"),
     ):
         pass
     assert backends(psutil.Process(), tmp_path) == []
