@@ -7,7 +7,6 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -110,13 +109,11 @@ class ActorClient:
         api_path: str = "/v1",
         key: SecretStr | None = None,
         connect_s: float = 5.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._base = httpx.URL(url)
         self._api_path = api_path
         self._chats = self._base.join(f"{api_path}/chat/completions")
         self._key = key
-        self._clock = clock
         self._timeouts = {"connect": connect_s}
         self._headers = [
             (b"host", self._base.netloc),
@@ -149,7 +146,7 @@ class ActorClient:
 
     async def prune(self) -> None:
         """Close the connections that were idle for so long that they will not be used again."""
-        oldest = self._clock() - _KEEP_ALIVE_S
+        oldest = time.monotonic() - _KEEP_ALIVE_S
         expired = [lane for lane in self._idle if lane.used_at < oldest]
         self._idle = [lane for lane in self._idle if lane.used_at >= oldest]
         for lane in expired:
@@ -199,7 +196,7 @@ class ActorClient:
         except BaseException:
             await transport.aclose()
             raise
-        self._idle.append(_Lane(transport, self._clock()))
+        self._idle.append(_Lane(transport, time.monotonic()))
         return response.status_code, response.headers, content
 
     def _new_transport(self) -> httpx.AsyncHTTPTransport:
