@@ -21,6 +21,7 @@ from graftline.sandbox.actions.memory import MemorySandbox
 
 Made = Callable[[Sequence[PatternAction | RuleAction]], Trajectory]
 F = PatternAction(pattern="old($A)", rewrite="x($A)")
+TWO_STEPS = [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
 MDL = round(description_length(F) / description_length(PatternAction(pattern="old('é')", rewrite="x('é')")), 3)
 
 OF_BOTH = {
@@ -129,9 +130,7 @@ def test_an_attempt_without_a_step_is_a_trajectory_and_no_step(made: Made) -> No
 
 
 def test_rows_stand_in_the_order_of_trajectories_and_steps(made: Made) -> None:
-    first = made(
-        [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
-    )
+    first = made(TWO_STEPS)
     second = made([F]).model_copy(update={"task_id": "d:2"})
     rows = step_rows([first, second], "train")
     assert [(row["step"], row["text"]) for row in rows] == [(1, "old('é')\n"), (2, "mid('é')\n"), (1, "old('é')\n")]
@@ -139,14 +138,12 @@ def test_rows_stand_in_the_order_of_trajectories_and_steps(made: Made) -> None:
 
 
 def test_a_step_of_a_verified_attempt_counts_as_verified(made: Made) -> None:
-    actions = [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
-    rows = step_rows([made(actions), made(actions[:1])], "train")
+    rows = step_rows([made(TWO_STEPS), made(TWO_STEPS[:1])], "train")
     assert [(row["level"], row["is_verified"]) for row in rows] == [("none", True), ("exact", True), ("none", False)]
 
 
 def test_measures_of_a_trajectory_sum_up_those_of_its_steps(made: Made) -> None:
-    actions = [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
-    trajectory = made(actions)
+    trajectory = made(TWO_STEPS)
     first, second = trajectory.steps
     steps = (
         first.model_copy(
