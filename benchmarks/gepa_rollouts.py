@@ -36,7 +36,7 @@ from graftline.astgrep.action import PatternAction
 from graftline.core.paths import Paths
 from graftline.core.secrets import Secrets
 from graftline.harbor.environments.policy import ServedModel
-from graftline.harbor.environments.refactoring import refactoring_app_config
+from graftline.harbor.environments.refactoring import RefactoringEnvironment
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.llm.base import ChatAnswer, ChatModel, ChatRequest
 from graftline.llm.blocking import BlockingChatModel
@@ -140,13 +140,15 @@ def _optimized(fleet: Fleet, sizes: Sizes, folder: Path) -> tuple[dict[str, Any]
         }
     )
     with BlockingChatModel(kept) as model:
-        app = refactoring_app_config(
+        environment = RefactoringEnvironment(
             [_task(number) for number in seeds],
             MemorySandbox(),
             models={"policy": ServedModel(model, prompt, fleet.context_tokens)},
             collecting=RolloutConfig(max_steps=1),
         )
-        outcome = optimize(config, create_task_app_client(app), OfflineProposer(), journal, "benchmark")
+        outcome = optimize(
+            config, create_task_app_client(environment.task_app()), OfflineProposer(), journal, "benchmark"
+        )
         seconds = time.perf_counter() - kept.began
     pairs = Counter((line["candidate"], line["seed"]) for line in journal.lines() if line["kind"] == "rollout")
     twice = sum(times > 1 for times in pairs.values())

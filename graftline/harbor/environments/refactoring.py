@@ -141,6 +141,20 @@ class RefactoringEnvironment:
         }
         return response
 
+    def task_app(self, api_key: SecretStr | None = None) -> LocalAPIConfig:
+        """Return the environment as a task app."""
+        described = TaskDescription(id=APP_ID, name=NAME, description=DESCRIPTION, version=self.manifest.version)
+        return LocalAPIConfig(
+            app_id=APP_ID,
+            name=NAME,
+            description=DESCRIPTION,
+            provide_taskset_description=self.provide_taskset_description,
+            provide_task_instances=self.provide_task_instances,
+            rollout=self.run_rollout,
+            base_task_info=TaskInfo(task=described, limits={"max_turns": self._collecting.max_steps}),
+            api_key=api_key,
+        )
+
     def _task(self, seed: int) -> Task:
         task = self.tasks.get(seed)
         if task is None:
@@ -198,35 +212,6 @@ class RefactoringEnvironment:
                 "task_digest": task.digest,
             },
         )
-
-
-def refactoring_app_config(
-    tasks: Sequence[Task],
-    sandbox: Sandbox,
-    *,
-    manifest: SeedManifest | None = None,
-    models: Mapping[str, ServedModel] | None = None,
-    collecting: RolloutConfig | None = None,
-    app_id: str = APP_ID,
-    api_key: SecretStr | None = None,
-    require_api_key: bool = True,
-) -> LocalAPIConfig:
-    """Return the refactoring environment as a task app; the arguments are those of `RefactoringEnvironment`."""
-    environment = RefactoringEnvironment(tasks, sandbox, manifest=manifest, models=models, collecting=collecting)
-    return LocalAPIConfig(
-        app_id=app_id,
-        name=NAME,
-        description=DESCRIPTION,
-        provide_taskset_description=environment.provide_taskset_description,
-        provide_task_instances=environment.provide_task_instances,
-        rollout=environment.run_rollout,
-        base_task_info=TaskInfo(
-            task=TaskDescription(id=app_id, name=NAME, description=DESCRIPTION, version=environment.manifest.version),
-            limits={"max_turns": (collecting or RolloutConfig()).max_steps},
-        ),
-        api_key=api_key,
-        require_api_key=require_api_key,
-    )
 
 
 def response_of(trajectory: Trajectory, trace_correlation_id: str) -> RolloutResponse:

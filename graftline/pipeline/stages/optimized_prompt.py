@@ -204,7 +204,7 @@ def _optimize(
     partial: Path,
 ) -> Outcome:
     # loads the client of task apps, for whoever only wants to know the assets
-    from graftline.harbor.environments.refactoring import refactoring_app_config
+    from graftline.harbor.environments.refactoring import RefactoringEnvironment
     from graftline.harbor.task_app_client import create_task_app_client
     from graftline.prompts.optimize import optimize
     from graftline.prompts.proposers import open_proposer
@@ -212,7 +212,7 @@ def _optimize(
     manifest, ports = SeedManifest.of([*train, *validation]), lineage.ports
     seeds = {entry.task_id: entry.seed for entry in manifest.entries}
     learning = file.learning(prompt, *(sorted(seeds[task.id] for task in tasks) for tasks in (train, validation)))
-    app = refactoring_app_config(
+    environment = RefactoringEnvironment(
         [*train, *validation],
         ports.sandbox,
         manifest=manifest,
@@ -230,7 +230,7 @@ def _optimize(
         watch_stop_file(partial, threading.Event()) as stop,
     ):
         run_id = f"prompt-{name}-{partial.name[-12:]}"
-        return optimize(learning, create_task_app_client(app), proposer, journal, run_id, stop, tell)
+        return optimize(learning, create_task_app_client(environment.task_app()), proposer, journal, run_id, stop, tell)
 
 
 def _texts(texts: Mapping[str, str]) -> list[str]:

@@ -24,7 +24,7 @@ from graftline.datasets.readers import source_of
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks, seed_tasks
 from graftline.harbor.environments.policy import ServedModel
-from graftline.harbor.environments.refactoring import RefactoringEnvironment, refactoring_app_config
+from graftline.harbor.environments.refactoring import RefactoringEnvironment
 from graftline.harbor.environments.run_rollout import main
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.rollouts import Rollouts
@@ -270,7 +270,7 @@ def test_a_task_without_gold_actions_has_no_reference_solution_to_grade() -> Non
 
 
 def test_a_policy_cannot_take_more_steps_than_the_environment_allows() -> None:
-    config = refactoring_app_config(TASKS, MemorySandbox())
+    config = environment().task_app()
     [info] = config.provide_task_instances([0])  # type: ignore[misc]
     assert info.limits == {"max_turns": 12}
     response = environment().run_rollout(asked(0, {"max_steps": 64}))
@@ -446,7 +446,7 @@ def test_an_unknown_model_is_refused_with_those_that_were_opened() -> None:
 
 
 def test_the_environment_as_a_task_app_over_http() -> None:
-    config = refactoring_app_config(TASKS, MemorySandbox(), api_key=SecretStr("k"))
+    config = environment().task_app(SecretStr("k"))
     bodies = [asked(seed).model_dump(mode="json") for seed in (0, 1, 2)]
     with (
         serve_task_app(create_local_api(config, {})) as url,
