@@ -13,7 +13,7 @@ from pydantic import Field
 
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
-from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, TaskSeed, Text
+from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, Text
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
@@ -134,7 +134,7 @@ class Refactoring(Config):
             context_dir=context,
             entrypoint=REFACTORING_ENTRYPOINT,
             limits=file.limits or HarborLimits(),
-            tasks=[TaskSeed.model_validate(seed) for seed in seed_tasks(seeds)],
+            tasks=seed_tasks(seeds),
             metadata={"environment": "refactoring", "manifest_version": manifest.version},
         )
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.core.record import write_atomically
-from graftline.harbor.contract import Seed
+from graftline.harbor.contract import Seed, TaskSeed
 from graftline.rollouts.task import Task
 
 MAX_TASKS_BYTES = 1 << 30
@@ -133,11 +133,9 @@ def by_id(tasks: Iterable[Task]) -> dict[str, Task]:
     return unique
 
 
-def seed_tasks(tasks: Mapping[int, Task]) -> list[dict[str, object]]:
+def seed_tasks(tasks: Mapping[int, Task]) -> list[TaskSeed]:
     """Return what a deployment is told of its seeds (`tasks` of its creation)."""
-    return [
-        {"seed": seed, "task_id": task.id, "metadata": {"task_digest": task.digest}} for seed, task in tasks.items()
-    ]
+    return [TaskSeed(seed=seed, task_id=task.id, metadata={"task_digest": task.digest}) for seed, task in tasks.items()]
 
 
 def _fault(error: ValidationError) -> str:

@@ -21,7 +21,7 @@ from graftline.core.jsonl import write_lines
 from graftline.datasets.catalog import Cleaning
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of
-from graftline.harbor.contract import RolloutRequest, RolloutResponse
+from graftline.harbor.contract import RolloutRequest, RolloutResponse, TaskSeed
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks, seed_tasks
 from graftline.harbor.environments.policy import ServedModel
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
@@ -169,8 +169,8 @@ def test_an_environment_without_tasks_is_refused() -> None:
 
 def test_a_deployment_is_told_what_its_seeds_stand_for() -> None:
     assert seed_tasks(environment().tasks) == [
-        {"seed": 0, "task_id": "a", "metadata": {"task_digest": TASKS[1].digest}},
-        {"seed": 1, "task_id": "b", "metadata": {"task_digest": TASKS[0].digest}},
+        TaskSeed(seed=0, task_id="a", metadata={"task_digest": TASKS[1].digest}),
+        TaskSeed(seed=1, task_id="b", metadata={"task_digest": TASKS[0].digest}),
     ]
 
 
