@@ -9,6 +9,18 @@ import pytest
 
 from tests.unit.cli.shop import Shop
 
+SETTINGS = (
+    *("GRAFTLINE_ROOT", "SYNTH_API_KEY", "SYNTH_BACKEND_URL", "VAULT_ADDR", "VAULT_TOKEN"),
+    *("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command is told by this environment where anything is, or how to print."""
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+
 
 @pytest.fixture
 def shop(small_checkout: Any) -> Shop:

@@ -32,12 +32,6 @@ GROUPS = [name for name, command in EVERYTHING.items() if isinstance(command, cl
 LEAVES = {name: command for name, command in EVERYTHING.items() if name not in GROUPS}
 
 
-@pytest.fixture(autouse=True)
-def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VAULT_ADDR", "FORCE_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def ask(*words: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(main, words, prog_name="graftline")
     return result.exit_code, result.stdout, result.stderr

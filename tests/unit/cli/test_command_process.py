@@ -12,7 +12,6 @@ import pytest
 import graftline
 
 COMMAND = Path(sys.executable).with_name("graftline")
-SETTINGS = ("GRAFTLINE_ROOT", "VAULT_ADDR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS")
 FINDING = ["detail", "is_needed", "is_there", "name", "remedy"]
 HEAVY = (
     "ast_grep_py",
@@ -41,9 +40,8 @@ HEAVY = (
 
 
 def ran(*command: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return subprocess.run(
-        command, cwd=folder, env={**inherited, **environment}, capture_output=True, text=True, check=False, timeout=240
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=240
     )
 
 

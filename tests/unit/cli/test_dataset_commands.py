@@ -1,4 +1,4 @@
-"""`graftline data list|fetch|normalize|split`: what is made, what is said of it, and what is refused."""
+"""`graftline data list|fetch|build`: what is made, what is said of it, and what is refused."""
 
 import json
 from pathlib import Path
@@ -13,12 +13,6 @@ from tests.unit.cli.shop import NAMES, PAIRS, TWINS, Shop
 
 KNOWN = ", ".join(NAMES)
 SOURCES = ", ".join(name for name in NAMES if name != "exam")
-
-
-@pytest.fixture(autouse=True)
-def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VAULT_ADDR", "VAULT_TOKEN", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def became(output: Any) -> dict[str, str]:

@@ -16,16 +16,14 @@ from tests.hub_server import Fault, HubServer
 from tests.unit.cli.shop import Shop, row
 
 COMMAND = Path(sys.executable).with_name("graftline")
-SETTINGS = ("VAULT_ADDR", "VAULT_TOKEN", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS")
 ROWS = b"".join(json.dumps(row(f"p{n}", f"old({n})\n", f"new({n})\n")).encode() + b"\n" for n in range(500))
 HALF = len(ROWS) // 2
 
 
 def started(shop: Shop, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return subprocess.Popen(
         [COMMAND, "--root", shop.root, "data", *arguments],
-        env={**inherited, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
 

@@ -11,12 +11,6 @@ from graftline.core.hashing import sha256_file
 from tests.unit.cli.shop import PAIRS, Shop
 
 
-@pytest.fixture(autouse=True)
-def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VAULT_ADDR", "VAULT_TOKEN", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def test_everything_that_was_made_is_sound(built_shop: Shop) -> None:
     report = built_shop.json("verify")
 

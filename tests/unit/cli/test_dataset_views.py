@@ -10,12 +10,6 @@ import pytest
 from tests.unit.cli.shop import Shop, row
 
 
-@pytest.fixture(autouse=True)
-def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VAULT_ADDR", "VAULT_TOKEN", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def tokens(mean: float, median: int, p95: int, greatest: int) -> dict[str, float]:
     return {"mean": mean, "median": median, "p95": p95, "max": greatest}
 

@@ -65,12 +65,6 @@ def task(number: int) -> Task:
     )
 
 
-@pytest.fixture(autouse=True)
-def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SYNTH_API_KEY", "SYNTH_BACKEND_URL", "VAULT_ADDR", "VAULT_TOKEN", "FORCE_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 class Place:
     """A root, and the service that its commands ask."""
 

@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["--root", str(folder), *arguments])
 
 
-def test_induce_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
+def test_learn_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
     result = run(folder, "learn", "before.py", "after.py")
     assert result.exit_code == 0, result.stderr
     put(folder, {"found.yml": result.stdout})
@@ -57,7 +57,7 @@ def test_induce_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
     assert (folder / "before.py").read_text("utf-8") == AFTER
 
 
-def test_induce_says_what_is_general_what_changes_and_what_matches_elsewhere(folder: Path) -> None:
+def test_learn_says_what_is_general_what_changes_and_what_matches_elsewhere(folder: Path) -> None:
     output = run(folder, "learn", "before.py", "after.py", "--check", "code").stderr
     assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in output
     assert (
@@ -65,32 +65,32 @@ def test_induce_says_what_is_general_what_changes_and_what_matches_elsewhere(fol
     )
 
 
-def test_induce_says_all_there_is_as_json(folder: Path) -> None:
+def test_learn_says_all_there_is_as_json(folder: Path) -> None:
     output = json.loads(run(folder, "learn", "before.py", "after.py", "--check", "code", "--json").stdout)
     assert (output["solved"], output["unsolved"], output["levels"]) == (True, "", ["exact"])
     assert [(entry["path"], entry["lines"]) for entry in output["matched"]] == [("code/m.py", [1])]
     assert [entry["facts"]["general"] for entry in output["rules"]] == [True]
 
 
-def test_what_induce_writes_passes_its_own_test(folder: Path) -> None:
+def test_what_learn_writes_passes_its_own_test(folder: Path) -> None:
     assert run(folder, "learn", "before.py", "after.py", "--output", "found.yml").exit_code == 0
     result = run(folder, "test", "found.yml", "--json")
     assert (result.exit_code, {entry["passed"] for entry in json.loads(result.stdout)["outcomes"]}) == (0, {True})
 
 
-def test_induce_takes_the_language_of_both_files_from_their_names(folder: Path) -> None:
+def test_learn_takes_the_language_of_both_files_from_their_names(folder: Path) -> None:
     put(folder, {"after.js": "fetch(1);\n"})
     result = run(folder, "learn", "before.py", "after.js")
     expected = "error: examples: are in javascript and python; give those of one language, or say --language\n"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", expected)
 
 
-def test_induce_takes_a_file_after_whose_name_says_no_language_for_one_of_that_before(folder: Path) -> None:
+def test_learn_takes_a_file_after_whose_name_says_no_language_for_one_of_that_before(folder: Path) -> None:
     put(folder, {"before.py.new": AFTER})
     assert json.loads(run(folder, "learn", "before.py", "before.py.new", "--json").stdout)["solved"]
 
 
-def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
+def test_learn_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
     put(folder, {"b/one.py": "f(a.x)\n", "b/two.py": "f(b.y)\n", "a/one.py": "g(a.x)\n", "a/two.py": "g(b.y)\n"})
     put(folder, {"b/same.py": "k()\n", "a/same.py": "k()\n", "kept.py": "h(1)\n"})
     result = run(folder, "learn", "b", "a", "--keep", "kept.py", "--json")
@@ -98,7 +98,7 @@ def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
     assert (result.exit_code, output["solved"], output["levels"]) == (0, True, ["exact", "exact"])
 
 
-def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> None:
+def test_learn_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> None:
     put(folder, {"long.py": "x = '" + "a" * 9_000 + "'\n", "other.py": "y = '" + "b" * 9_999 + "'\n"})
     put(folder, {"empty.py": ""})
     result = run(folder, "learn", "empty.py", "after.py")
@@ -128,7 +128,7 @@ def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) ->
         ),
     ],
 )
-def test_induce_answers_bad_input_in_one_sentence(
+def test_learn_answers_bad_input_in_one_sentence(
     folder: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     put(folder, {"a.js": "f()\n", "b.js": "g()\n"})
