@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,13 +26,24 @@ _COLUMNS = 120
 
 
 class CommandGroup(click.Group):
-    """Lists its commands with the first sentence of their help, and does not cut it."""
+    """Lists its commands with the first sentence of their help, uncut, and says of a name it has not what it has."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in self.list_sections(ctx).items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
                 formatter.write_dl([(name, _summarize(command)) for name, command in commands if command])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            names = self.list_commands(ctx)
+            close = get_close_matches(name, names)
+            advice = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names)}"
+            ctx.fail(f"No such command {name!r}; {advice}")
+        return super().resolve_command(ctx, args)
 
     def list_sections(self, ctx: click.Context) -> Mapping[str, Sequence[str]]:
         """Return the names of all commands, by the titles they stand under."""

@@ -224,7 +224,8 @@ def test_half_a_configuration_of_vault_stops_no_command_that_needs_no_secret(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "Error: No such command 'nosuch'."),
+        (["nosuch"], "Error: No such command 'nosuch'; there are learn, apply, test,"),
+        (["data", "fecth"], "Error: No such command 'fecth'; did you mean fetch?"),
         (["config", "--nosuch"], "Error: No such option '--nosuch'."),
         (["config", "extra"], "Error: Got unexpected extra argument (extra)"),
         (["config", "--manifest"], "Error: Option '--manifest' requires an argument."),

@@ -71,7 +71,7 @@ def test_wrong_usage_is_exit_code_2(tmp_path: Path) -> None:
     done = ran(COMMAND, "wirign", folder=tmp_path)
 
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
-    assert "No such command 'wirign'." in done.stderr
+    assert "No such command 'wirign'" in done.stderr
 
 
 def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
