@@ -39,7 +39,7 @@ def test_more_than_half_of_the_rows_rejected_for_one_reason_is_a_main_loss(
         (
             MainLoss("pack", "unparsable", 6001, 10000, True),
             "dataset 'pack': 6,001 of 10,000 rows (60%) are rejected as unparsable; `graftline data show pack"
-            " --drops unparsable` shows some of them",
+            " --rejected unparsable` shows some of them",
         ),
         (
             MainLoss("pack", "several_files", 732, 900, False),
