@@ -64,6 +64,21 @@ def compare_texts(text: str, target: str, language: Language) -> Level:
     return Level.TREE if _shape(tree) == _shape(target_tree) else Level.NONE
 
 
+def differ_in_words_alone(text: str, other: str, language: Language) -> bool:
+    """Return whether two texts are the same code with other comments or docstrings.
+
+    DataError if one of the two cannot be parsed at all (see `parse`).
+    """
+    tree, other_tree = parse(text, language), parse(other, language)
+    return tree.is_clean == other_tree.is_clean and _shape(tree, _is_words) == _shape(other_tree, _is_words)
+
+
+def _is_words(node: Node) -> bool:
+    """Return whether a node is a comment, or a string that is a statement of its own, as a docstring is."""
+    is_string = node.kind == "expression_statement" and [child.kind for child in node.children] == ["string"]
+    return is_string or "comment" in node.kind
+
+
 def _strings(tree: Tree) -> list[str]:
     """Return the outermost string literals: a blank inside one is part of a value."""
     return [
@@ -73,8 +88,10 @@ def _strings(tree: Tree) -> list[str]:
     ]
 
 
-def _shape(tree: Tree) -> Any:
+def _shape(tree: Tree, is_left_out: Callable[[Node], bool] = lambda node: False) -> Any:
     def shape(node: Node) -> Any:
+        if is_left_out(node):
+            return None
         if "comment" in node.kind or "string" in node.kind or not node.children:
             return None if _is_spare(node) else (node.kind, tree.of(node))
         parts = tuple(_with_imports_sorted(node.children, shape))

@@ -166,7 +166,7 @@ def _load_split(source: SplitSource, paths: Paths, attempt_folders: AttemptFolde
             if (source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic"))
             and (source.most_characters is None or len(task.before) <= source.most_characters)
             and (solved is None or task.id in solved)
-            and task.is_answerable
+            and task.is_for_agents
         ]
     return _select(map(case_of, tasks), source.most)
 

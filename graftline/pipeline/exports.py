@@ -145,7 +145,7 @@ def read_stored_attempts(
         for record in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
             load_verified(record.parent, "teacher_trajectories")
             shards += sealed_shards(record.parent)
-        tasks = [task for task in read_lines(source / "tasks.jsonl", Task) if task.is_answerable]
+        tasks = [task for task in read_lines(source / "tasks.jsonl", Task) if task.is_for_agents]
         yield from current_attempts(read_shards(shards), tasks).attempts
 
 

@@ -5,10 +5,12 @@ whoever listens to instructions passes over it. Not here: how an edit is put int
 commits are cleaned (`datasets.instructions`).
 """
 
+from graftline.codemod.equality import differ_in_words_alone
 from graftline.codemod.instructions.describe import describe_edit
+from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_text
 from graftline.datasets.edit import DERIVED, Edit
-from graftline.rollouts.task import BY_RULE, UNANSWERABLE
+from graftline.rollouts.task import BY_RULE, UNANSWERABLE, WORDS_ALONE
 from graftline.sandbox.base import Sandbox
 
 _LAZY_IN = 3
@@ -16,7 +18,17 @@ _LAZY_IN = 3
 
 
 def ask_for_edit(edit: Edit, sandbox: Sandbox) -> Edit:
-    """Return `edit` with an instruction from which it can be done, chosen by its id; as it is where it came with one."""
+    """Return `edit` with an instruction from which it can be done, and tagged where it changes nothing but words."""
+    worded = _with_instruction(edit, sandbox)
+    try:
+        is_words = differ_in_words_alone(edit.pre, edit.post, edit.language)
+    except DataError:
+        is_words = False
+    return worded.model_copy(update={"tags": (*worded.tags, WORDS_ALONE)}) if is_words else worded
+
+
+def _with_instruction(edit: Edit, sandbox: Sandbox) -> Edit:
+    """Return `edit` with an instruction chosen by its id; as it is where it came with one."""
     if DERIVED not in edit.tags:
         return edit
     tags = tuple(tag for tag in edit.tags if tag != DERIVED)

@@ -23,6 +23,9 @@ BY_RULE = "instruction:rule"
 UNANSWERABLE = "instruction:none"
 """Tag of a task whose instruction does not say what to do."""
 
+WORDS_ALONE = "comment-only"
+"""Tag of a task that changes comments or docstrings and no code: there is nothing that ast-grep is for."""
+
 
 class Task(BaseModel):
     """One checkable edit."""
@@ -50,9 +53,9 @@ class Task(BaseModel):
     tags: tuple[str, ...] = ()
 
     @property
-    def is_answerable(self) -> bool:
-        """Whether the instruction says what to do, as far as is known: one that was tried and does not is tagged."""
-        return UNANSWERABLE not in self.tags
+    def is_for_agents(self) -> bool:
+        """Whether it is one for whoever is told what to do: the instruction says it, as far as is known, and code changes."""
+        return not {UNANSWERABLE, WORDS_ALONE} & {*self.tags}
 
     @property
     def gold_actions(self) -> tuple[PatternAction | RuleAction, ...]:

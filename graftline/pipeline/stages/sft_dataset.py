@@ -104,7 +104,7 @@ def _material(lineage: Lineage, split: Split) -> Material:
 
     def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
         stored = read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task)
-        tasks = [task for task in stored if task.is_answerable]
+        tasks = [task for task in stored if task.is_for_agents]
         shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
         return {task.id: task for task in tasks}, current_attempts(read_shards(shards), tasks).attempts
 

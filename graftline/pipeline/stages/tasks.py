@@ -15,13 +15,13 @@ from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
 from graftline.rollouts.instructions import ask_for_edit
-from graftline.rollouts.task import BY_RULE, UNANSWERABLE, OpenTask, open_task_of, validate_tasks
+from graftline.rollouts.task import BY_RULE, UNANSWERABLE, WORDS_ALONE, OpenTask, open_task_of, validate_tasks
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
-_INSTRUCTIONS = {"rule": BY_RULE, "none": UNANSWERABLE}
-"""Tags that are counted."""
+_COUNTED = {"instructions.rule": BY_RULE, "instructions.none": UNANSWERABLE, "comment_only": WORDS_ALONE}
+"""Tags by the names of their counts."""
 
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -38,8 +38,8 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         write_lines(folder / "tasks.jsonl", soundness.tasks)
         unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
         tags = Counter(tag for task in soundness.tasks for tag in task.tags)
-        instructions = {f"instructions.{name}": tags[tag] for name, tag in _INSTRUCTIONS.items() if tags[tag]}
-        return Contents({"rows": len(soundness.tasks), **instructions, **unsound})
+        counted = {name: tags[tag] for name, tag in _COUNTED.items() if tags[tag]}
+        return Contents({"rows": len(soundness.tasks), **counted, **unsound})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
 

@@ -69,7 +69,7 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
             from graftline.pipeline.attempts import Partition, sample_attempts
 
             partition = Partition(language, split, teacher, made_by)
-            current = sample_attempts(lineage, partition, _answerable(tasks), known_attempts)
+            current = sample_attempts(lineage, partition, _for_agents(tasks), known_attempts)
         else:
             # another code may come to something else at all of them
             is_same_code = record is not None and record.code_version == request.code_version
@@ -123,12 +123,12 @@ def _missing_jobs(lineage: Lineage, language: Language, split: Split) -> list[Jo
     tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
     known_attempts = latest_by_key(read_shards(sealed_shards(folder))) | load_stored_attempts(lineage.paths, partition)
     asking = lineage.settings.trajectories.asking
-    return [assignment.job() for assignment in missing(_answerable(tasks), partition, asking, known_attempts)]
+    return [assignment.job() for assignment in missing(_for_agents(tasks), partition, asking, known_attempts)]
 
 
-def _answerable(tasks: Sequence[Task]) -> list[Task]:
+def _for_agents(tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks that a teacher can attempt who is told what to do and not what comes of it."""
-    return [task for task in tasks if task.is_answerable]
+    return [task for task in tasks if task.is_for_agents]
 
 
 def _compute(

@@ -3,7 +3,7 @@
 import pytest
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import Level, compare_texts, normalize_whitespace
+from graftline.codemod.equality import Level, compare_texts, differ_in_words_alone, normalize_whitespace
 from graftline.core.errors import DataError
 
 SAME: dict[str, tuple[Language, str, str, Level]] = {
@@ -156,3 +156,20 @@ def test_the_deepest_texts_are_compared(unit: str) -> None:
     text, wanted = (unit * levels + end + closing * levels + "\n" for end in ("1", "2"))
     assert compare_texts(text, wanted, "python") is Level.NONE
     assert compare_texts(text, text.replace("1" + closing, "1 " + closing), "python") is Level.TREE
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "other", "is_words"),
+    [
+        ("python", "def f():\n    '''A.'''\n    return 1  # a\n", "def f():\n    '''B.'''\n    return 1\n", True),
+        ("python", "def f():\n    '''A.'''\n    return 1\n", "def f():\n    return 1\n", True),
+        ("python", "def f():\n    return 'a'\n", "def f():\n    return 'b'\n", False),
+        ("python", "f('a')  # a\n", "f('b')  # b\n", False),
+        ("javascript", "f(); // a\n", "/* b */ f();\n", True),
+        ("java", "class A { /** a */ void f() {} }\n", "class A { void g() {} }\n", False),
+    ],
+)
+def test_other_comments_and_docstrings_are_no_other_code(
+    language: Language, text: str, other: str, is_words: bool
+) -> None:
+    assert differ_in_words_alone(text, other, language) is is_words
