@@ -108,13 +108,13 @@ def test_a_worker_tells_its_figures_and_logs_what_it_does(small_checkout: Any, r
     assert ('graftline_queue_depth{state="waiting"}' in figures, redis.url in log.read_text("utf-8")) == (True, False)
 
 
-@pytest.mark.parametrize("name", ["queue", "revive", "run"])
+@pytest.mark.parametrize("name", ["queue", "retry", "run"])
 def test_a_queue_in_memory_is_refused_with_what_to_do(small_checkout: Any, name: str) -> None:
-    ended = CliRunner().invoke(main, ["--root", str(small_checkout.root), "actor", name])
+    ended = CliRunner().invoke(main, ["--root", str(small_checkout.root), "worker", name])
     assert (ended.exit_code, ended.stdout, ended.stderr) == (
         1,
         "",
-        "error: queue 'memory' is inside one process, so that a worker would find nothing in it; expected --port"
+        "error: queue 'memory' is inside one process, so that a worker would find nothing in it; expected --set"
         " queue=redis, or materialize `teacher_trajectories` in process\n",
     )
 

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from graftline.cli.main import main
+from graftline.cli.options import Output
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
@@ -15,7 +16,7 @@ from graftline.pipeline import Runtime
 from graftline.pipeline.recipe_models import resolve_checkpoints
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun
-from graftline.training.settings import config_digest
+from graftline.training.settings import TinkerTrainingConfig, config_digest
 from graftline.training.train import OUTPUT
 from tests.recipes import SYNTHETIC, write_recipe
 from tests.training_root import CHECKOUT
@@ -102,8 +103,11 @@ def test_a_run_that_was_written_down_with_both_can_be_gone_on_with(
     record = TrainingRun(run_id="sl-2", config=json.loads(config.model_dump_json()), **run, total_steps=4)
     Runs(paths.root / OUTPUT).write(record)
     given: list[tuple[str, str]] = []
-    monkeypatch.setattr(
-        "graftline.cli.train._train", lambda paths, config, *more: given.append((config.start_from, config.follows))
-    )
+
+    def train(paths: Paths, recipe: str, config: TinkerTrainingConfig, *more: object) -> Output:
+        given.append((config.start_from, config.follows))
+        return Output({})
+
+    monkeypatch.setattr("graftline.cli.train._train", train)
     done = CliRunner().invoke(main, ["--root", str(paths.root), "train", "resume", "sl-2"])
     assert (done.exit_code, given) == (0, [("tinker://a/weights/4", "")]), done.output

@@ -217,7 +217,7 @@ def test_no_fence_in_a_prompt_ends_its_block() -> None:
 
 def test_commands_list_make_show_and_cancel(root: Path) -> None:
     def said(*arguments: str) -> Any:
-        found = CliRunner().invoke(main, ["--root", str(root), "prompts", *arguments, "--json"])
+        found = CliRunner().invoke(main, ["--root", str(root), "prompt", *arguments, "--json"])
         assert found.exit_code == 0, found.output
         return json.loads(found.stdout)
 
