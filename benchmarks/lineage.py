@@ -64,10 +64,7 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
     environment |= {"GRAFTLINE_ROOT": str(root), "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
     # the shipped sample alone, whoever measures
     environment |= {"GRAFTLINE_DATASETS": "release_pairs"}
-    tags = output([sys.executable, "-m", "assets.partitions", "--tags"], environment).strip()
-    materialize = [
-        str(BIN / "dagster"), "job", "execute", "-m", "orchestration.definitions", "-j", "lineage", "--tags", tags
-    ]  # fmt: skip
+    materialize = run_jobs("lineage")
     first_s, peak_mb = timed(materialize, environment)
     summary = json.loads(output([str(BIN / "graftline"), "status", "--json"], environment))
     second_s, _ = timed(materialize, environment)
@@ -91,6 +88,11 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
     alone = prepared(folder / "alone", rows_per_language)
     peer_s, peer_mb = timed([str(BIN / "graftline"), "run"], {**environment, "GRAFTLINE_ROOT": str(alone)})
     return figures, {"graftline run": {"run_s": peer_s, "peak_memory_mb": peer_mb}}
+
+
+def run_jobs(*jobs: str) -> list[str]:
+    """Return the command that brings jobs up to date, as `make run` does."""
+    return [sys.executable, "-m", "orchestration.run_jobs", *jobs]
 
 
 def loading(folder: Path, environment: dict[str, str], repetitions: int) -> dict[str, float]:

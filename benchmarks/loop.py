@@ -3,7 +3,7 @@
 * `overhead_percent`: of a Dagster run of about five minutes that trains an adapter and judges it, the wall time that is not
   spent making files, relative to what is: Dagster, records, checksums, locks. `lineage_overhead_percent` is that of the run
   before it, from raw data to trajectories, which is shorter and has many more artifacts, and whose dbt models count as overhead;
-* `no_op_s`: the same two runs with nothing changed;
+* `no_op_s`: the same two runs with nothing changed, by one command as `make run` has it;
 * `graded_s`: 1,000 tasks with 4 answers each, graded (`benchmarks.graded_answers`);
 * `gepa_of_bare`: rollouts a minute that an optimization evaluates, of what the bare pool answers (`benchmarks.gepa_rollouts`).
 
@@ -18,13 +18,12 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks import gepa_rollouts, graded_answers
-from benchmarks.lineage import BIN, CHECKOUT, output, prepared, timed
+from benchmarks.lineage import CHECKOUT, prepared, run_jobs, timed
 from benchmarks.machine import machine
 from graftline.core.paths import Paths
 from graftline.pipeline.run_log import last_run
@@ -34,7 +33,6 @@ _EPOCHS = 3
 """Enough for a run of about five minutes on two cores; that of `make run` has one."""
 _QUICK_ROWS, _QUICK_STEPS, _QUICK_TASKS = 60, 3, 20
 _TASKS, _ATTEMPTS = 1000, 4
-_LINEAGE = "not (group:training or group:harbor or group:evaluations or group:prompts or group:closed_loop)"
 _OF_TRAINING = ("sft_dataset", "trained_adapter")
 
 
@@ -52,15 +50,11 @@ def measure(folder: Path, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the figures of the claims, and those of the peers."""
     root = prepared(folder / "root", _QUICK_ROWS if quick else None)
     environment = _environment(root, folder / "home", quick)
-    lineage = _materialize(_LINEAGE, output([sys.executable, "-m", "assets.partitions"], environment))
-    training = _materialize("group:training", f"{_RECIPE}...{_RECIPE}")
-    # of this instance the recipe is no partition yet
-    output([sys.executable, "-m", "assets.training", _RECIPE], environment)
-    lineage_s, _ = timed(lineage, environment)
+    lineage_s, _ = timed(run_jobs("lineage"), environment)
     lineage_worked_s = sum(outcome.worked_s for outcome in last_run(Paths(root)))
-    training_s, _ = timed(training, environment)
+    training_s, _ = timed(run_jobs("training"), environment)
     worked_s = sum(outcome.worked_s for outcome in last_run(Paths(root)) if outcome.stage in _OF_TRAINING)
-    no_op_s = timed(lineage, environment)[0] + timed(training, environment)[0]
+    no_op_s, _ = timed(run_jobs("lineage", "training"), environment)
     graded = graded_answers.measure(_QUICK_TASKS if quick else _TASKS, _ATTEMPTS, root)
     gepa = gepa_rollouts.measure(gepa_rollouts.QUICK if quick else gepa_rollouts.FULL)
     figures = {
@@ -68,7 +62,7 @@ def measure(folder: Path, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
         "overhead_percent": _percent(training_s, worked_s),
         "lineage_run_s": lineage_s,
         "lineage_overhead_percent": _percent(lineage_s, lineage_worked_s),
-        "no_op_s": round(no_op_s, 2),
+        "no_op_s": no_op_s,
         "graded_answers": graded["answers"],
         "graded_s": graded["wall_s"],
         "gepa_rollouts_per_minute": gepa["rollouts_per_minute"],
@@ -98,11 +92,6 @@ def _environment(root: Path, home: Path, quick: bool) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     ours = {"GRAFTLINE_ROOT": str(root), "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
     return {**kept, **ours, "GRAFTLINE_DATASETS": "release_pairs"}
-
-
-def _materialize(selection: str, partitions: str) -> list[str]:
-    asked = ["--select", selection, "--partition-range", partitions.strip()]
-    return [str(BIN / "dagster"), "asset", "materialize", "-m", "orchestration.definitions", *asked]
 
 
 def _percent(wall_s: float, worked_s: float) -> float:

@@ -35,7 +35,7 @@ OTHER_PROGRAMS = frozenset({
     "celery",
 })  # fmt: skip
 """Programs whose options nothing here knows."""
-MODULES = frozenset({"assets.harbor", "assets.partitions", "assets.training", "pytest", "resources.dbt", "venv"})
+MODULES = frozenset({"assets.partitions", "pytest", "resources.dbt", "venv"})
 """What `python -m` runs besides programs of `argparse` of this checkout."""
 
 

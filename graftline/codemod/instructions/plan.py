@@ -34,6 +34,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _NAME = re.compile(r"[^\W\d]\w*")
 _WORD = re.compile(r"\w")
 _VARIABLE = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 MAX_PLACES = 10
 """Of which one is meant by its number; there are no words for more."""
 _MAX_CONTEXT = 3
@@ -77,15 +78,31 @@ def _shorten(operation: Operation) -> Replace | None:
     """Return the replacement of the words of one line that differ; None where there are none on a side, or it is of several lines."""
     if not isinstance(operation, Replace) or operation.number or "\n" in operation.old + operation.new:
         return None
-    old, new = ([match.span() for match in _TOKEN.finditer(text)] for text in (operation.old, operation.new))
-    words = [[text[start:end] for start, end in spans] for text, spans in ((operation.old, old), (operation.new, new))]
+    old, new = ([*_TOKEN.finditer(text)] for text in (operation.old, operation.new))
+    words = [[match[0] for match in matches] for matches in (old, new)]
     head = _count_common(words[0], words[1])
     tail = _count_common(words[0][head:][::-1], words[1][head:][::-1])
+    # half a pair of brackets is nothing that anybody asks for
+    while not all(_is_balanced(side[head : len(side) - tail]) for side in words):
+        head, tail = head - (head > 0), tail - (tail > 0)
+        if not head + tail:
+            return None
     if head + tail >= min(len(old), len(new)):
         return None
-    quoted = operation.old[old[head][0] : old[len(old) - tail - 1][1]]
-    written = operation.new[new[head][0] : new[len(new) - tail - 1][1]]
+    quoted = operation.old[old[head].start() : old[len(old) - tail - 1].end()]
+    written = operation.new[new[head].start() : new[len(new) - tail - 1].end()]
     return Replace(quoted, written) if _WORD.search(quoted) and "`" not in quoted + written else None
+
+
+def _is_balanced(words: Sequence[str]) -> bool:
+    """Return whether every bracket among `words` has its other half, in order."""
+    expected: list[str] = []
+    for word in words:
+        if word in _BRACKETS:
+            expected.append(_BRACKETS[word])
+        elif word in _BRACKETS.values() and (not expected or expected.pop() != word):
+            return False
+    return not expected
 
 
 def _count_common(first: Sequence[str], second: Sequence[str]) -> int:
