@@ -8,6 +8,9 @@ from assets.reports.markdown import Rows, picture
 from graftline.core.markdown import table
 from graftline.rollouts.trajectory import AttemptTime
 
+_ORACLES = frozenset({"induction"})
+"""Teachers that see the text after."""
+
 
 def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
     """Return the page of the teachers; `times` are the rows of `time_rows`."""
@@ -23,7 +26,7 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
             "",
             "## By language and dataset",
             "",
-            table(precision),
+            *_precision(precision),
             picture("precision.png", "precision by language and dataset"),
             *_comparison(marts["teacher_comparison"]),
             "## By level and generality",
@@ -68,6 +71,23 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
             *([picture("milliseconds.png", "milliseconds per attempt and per answer")] if times else []),
         ]
     )
+
+
+def _precision(rows: Rows) -> list[str]:
+    """Return the precision of teachers that see the text after apart from that of those that are told what to do."""
+    oracles = [row for row in rows if row["teacher"] in _ORACLES]
+    told = [row for row in rows if row["teacher"] not in _ORACLES]
+    lines = []
+    if told:
+        lines += ["Of teachers that are told what to do, and do not see the text after:", "", table(told)]
+    if oracles:
+        lines += [
+            "Induction is an oracle: it sees the text after, and looks for rules that lead there. Its precision says which edits"
+            " rules can make, not how well anybody does what an instruction says.",
+            "",
+            table(oracles),
+        ]
+    return lines
 
 
 def _comparison(rows: Rows) -> list[str]:
