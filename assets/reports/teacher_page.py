@@ -76,10 +76,10 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
 def _precision(rows: Rows) -> list[str]:
     """Return the precision of teachers that see the text after apart from that of those that are told what to do."""
     oracles = [row for row in rows if row["teacher"] in _ORACLES]
-    told = [row for row in rows if row["teacher"] not in _ORACLES]
+    of_instructions = [row for row in rows if row["teacher"] not in _ORACLES]
     lines = []
-    if told:
-        lines += ["Of teachers that are told what to do, and do not see the text after:", "", table(told)]
+    if of_instructions:
+        lines += ["Of teachers that are told what to do, and do not see the text after:", "", table(of_instructions)]
     if oracles:
         lines += [
             "Induction is an oracle: it sees the text after, and looks for rules that lead there. Its precision says which edits"
