@@ -29,7 +29,8 @@ from graftline.astgrep.binding import Language
 from graftline.core.parquet import read_table
 from graftline.datasets.fingerprints import PERMUTATIONS, Hashes
 
-REASONS = ("", "duplicate_id", "duplicate_row", "duplicate_commit", "duplicate_code", "near_duplicate")
+REASONS = ("", "duplicate_id", "duplicate_row", "duplicate_commit", "duplicate_code", "near_duplicate", "joins_splits")
+"""Why an edit falls out; `joins_splits`, of `datasets.splits`, is no duplicate: it stands between edits of two splits."""
 
 Indices = npt.NDArray[np.int64]
 Pairs = npt.NDArray[np.int64]

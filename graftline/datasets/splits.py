@@ -1,9 +1,13 @@
 """Which split each edit is in, so that nothing leaks, and the files of the splits.
 
 What hangs together goes together: edits of one group (repository or package, forks included), of one commit, with equal
-or similar texts before. Such a cluster goes to a split by the hash of its least group, so that a new dataset or a new
-version leaves the others where they were. A cluster that holds more than a fiftieth of its language goes to the split
-that is emptiest for its share, else a language with a handful of packages could have a split without any.
+or similar texts before. A new cluster goes to a split by the hash of its least group. One that holds more than a fiftieth of its
+language goes to the split that is emptiest for its share, else a language with a handful of packages could have a split
+without any.
+
+What was assigned once stays: a cluster that holds an edit, a text, a repository or a commit of an earlier assignment goes where
+that one is, whatever is added, and even if it was away in between. New edits that would join two splits fall out
+(`joins_splits`), and so do all edits of a cluster that is in two splits without them.
 
 The assignments are one Parquet file per language, with a row for every normalized edit in the order in which edits are
 compared. A split takes its edits from the normalized files by these rows: lines of JSON as they are, and columns.
@@ -21,12 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from graftline.astgrep.binding import Language
-from graftline.core.parquet import ParquetWriter, arrow_table, filter_rows, read_table
+from graftline.core.parquet import Column, ParquetWriter, arrow_table, filter_rows, read_table
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.deduplicate import (
     REASONS,
     EditTable,
     Indices,
+    Pairs,
     Shard,
     components,
     equal_pairs,
@@ -46,6 +51,9 @@ LARGE_SHARE = 0.02
 _COPIED = tuple(name for name in EDITS if name not in ("language", "split", "cluster"))
 """Columns of a split that are as they were normalized."""
 _READERS = 2
+ASSIGNED = "assigned.parquet"
+_ASSIGNED_COLUMNS: Mapping[str, Column] = {"key": "key", "split": "whole"}
+"""Hashes of edits, texts, repositories and commits, and the index of their split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,9 @@ class Assignments:
     splits: npt.NDArray[np.int8]
     """Index into `SPLITS`; -1 for an edit that is not kept."""
 
+    assigned: "Assigned"
+    """What is assigned from now on."""
+
     def counts(self) -> dict[str, int]:
         """Return how many edits there were, are kept, and fell out for which reason."""
         reasons = Counter(REASONS[reason] for reason in self.reasons.tolist())
@@ -70,33 +81,121 @@ class Assignments:
         return {"rows_in": len(self.reasons), "rows": rows, "clusters": clusters, **dropped}
 
 
-def assign_splits(edits: EditTable, splitting: Splitting) -> Assignments:
-    """Return which of `edits` are kept, and the split of each."""
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The splits of edits, texts, repositories and commits that were assigned at any time."""
+
+    keys: Hashes
+    """Ascending, each once."""
+    splits: npt.NDArray[np.int8]
+    """Index into `SPLITS`."""
+
+    @classmethod
+    def of(cls, keys: Hashes, splits: npt.NDArray[np.int8]) -> "Assigned":
+        """Return what is known of `keys`; of one that stands twice the first split counts."""
+        unique, first = np.unique(keys, return_index=True)
+        return cls(unique, splits[first])
+
+    def find(self, keys: Hashes) -> npt.NDArray[np.int8]:
+        """Return the split of each key; -1 where it was never assigned."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, np.int8)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[places] == keys, self.splits[places], np.int8(-1))
+
+
+NOTHING_ASSIGNED = Assigned(np.zeros(0, np.uint64), np.zeros(0, np.int8))
+
+
+def assign_splits(edits: EditTable, splitting: Splitting, assigned: Assigned = NOTHING_ASSIGNED) -> Assignments:
+    """Return which of `edits` are kept, and the split of each; what is `assigned` stays where it is."""
     near = near_pairs(edits.signatures, splitting.near_duplicate)
     reasons, originals = find_duplicates(edits, near)
-    numbers = components(len(edits), [equal_pairs(edits.links, edits.link_owners), equal_pairs(edits.pre), near])
+    numbers = _number_clusters(edits, near, np.ones(len(edits), np.bool_))
+    earlier = _find_earlier(edits, numbers, assigned)
+    if (is_torn := (earlier.sum(axis=1) > 1)[numbers]).any():
+        is_between = is_torn & (assigned.find(edits.ids) < 0)
+        numbers = _number_clusters(edits, near, ~is_between)
+        earlier = _find_earlier(edits, numbers, assigned)
+        is_between |= (earlier.sum(axis=1) > 1)[numbers]
+        # what falls out is kept in nobody's stead
+        is_between |= is_between[originals]
+        reasons[is_between] = REASONS.index("joins_splits")
+        originals[is_between] = np.flatnonzero(is_between)
     # the least group of a cluster, which is the first link of an edit: it stays the same when others join, unless one
     # of them is less
     groups = edits.links[np.flatnonzero(np.diff(edits.link_owners, prepend=-1))]
     clusters = least_of(numbers, groups)[numbers] if len(edits) else groups
-    return Assignments(reasons, originals, clusters, _splits_of(edits, clusters, reasons == 0, splitting))
+    is_known = earlier.any(axis=1)
+    splits_known = np.where(is_known, earlier.argmax(axis=1), -1)[numbers].astype(np.int8)
+    splits = _splits_of(edits, clusters, numbers, splits_known, reasons == 0, splitting)
+    return Assignments(reasons, originals, clusters, splits, _remember(edits, numbers, splits, assigned))
+
+
+def _number_clusters(edits: EditTable, near: Pairs, is_included: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Return the number of the cluster of each edit; one that is not included joins nothing, and is alone."""
+    rows = np.flatnonzero(is_included)
+    is_link = is_included[edits.link_owners]
+    return components(
+        len(edits),
+        [
+            equal_pairs(edits.links[is_link], edits.link_owners[is_link]),
+            equal_pairs(edits.pre[rows], rows),
+            near[is_included[near].all(axis=1)],
+        ],
+    )
+
+
+def _find_earlier(edits: EditTable, numbers: npt.NDArray[np.int32], assigned: Assigned) -> npt.NDArray[np.bool_]:
+    """Return for each cluster in which of the splits something of it was assigned before."""
+    earlier = np.zeros((int(numbers.max(initial=-1)) + 1, len(SPLITS)), np.bool_)
+    everyone = np.arange(len(edits))
+    for keys, owners in ((edits.ids, everyone), (edits.pre, everyone), (edits.links, edits.link_owners)):
+        splits = assigned.find(keys)
+        is_known = splits >= 0
+        earlier[numbers[owners[is_known]], splits[is_known]] = True
+    return earlier
+
+
+def _remember(
+    edits: EditTable, numbers: npt.NDArray[np.int32], splits: npt.NDArray[np.int8], assigned: Assigned
+) -> Assigned:
+    """Return what was assigned before, with all that the clusters of kept edits hold."""
+    of_cluster = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int8)
+    is_kept = splits >= 0
+    of_cluster[numbers[is_kept]] = splits[is_kept]
+    of_edit = of_cluster[numbers] if len(edits) else splits
+    keys = np.concatenate([edits.ids, edits.pre, edits.links])
+    new = np.concatenate([of_edit, of_edit, of_edit[edits.link_owners]])
+    is_assigned = new >= 0
+    return Assigned.of(
+        np.concatenate([assigned.keys, keys[is_assigned]]), np.concatenate([assigned.splits, new[is_assigned]])
+    )
 
 
 def _splits_of(
-    edits: EditTable, names: Hashes, is_kept: npt.NDArray[np.bool_], splitting: Splitting
+    edits: EditTable,
+    names: Hashes,
+    numbers: npt.NDArray[np.int32],
+    splits_known: npt.NDArray[np.int8],
+    is_kept: npt.NDArray[np.bool_],
+    splitting: Splitting,
 ) -> npt.NDArray[np.int8]:
     splits = np.full(len(edits), -1, np.int8)
     if not is_kept.any():
         return splits
     shares = np.array([splitting.train, splitting.dev, splitting.test])
-    clusters, cluster_of_edit = np.unique(names[is_kept], return_inverse=True)
+    _, first, cluster_of_edit = np.unique(numbers[is_kept], return_index=True, return_inverse=True)
+    names_of_clusters, chosen_before = names[is_kept][first], splits_known[is_kept][first]
     languages = edits.languages[is_kept].astype(np.int64)
-    sizes = np.zeros((len(clusters), int(languages.max()) + 1), np.int64)
+    sizes = np.zeros((len(first), int(languages.max()) + 1), np.int64)
     np.add.at(sizes, (cluster_of_edit, languages), 1)
     # a number from 0 to 1 for every cluster, by its name and the seed alone
-    places = np.array([key(b"%d" % splitting.seed, b"%d" % cluster) / 2**64 for cluster in clusters.tolist()])
+    places = np.array([key(b"%d" % splitting.seed, b"%d" % name) / 2**64 for name in names_of_clusters.tolist()])
     chosen = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(SPLITS) - 1)
-    is_large = (sizes > LARGE_SHARE * sizes.sum(axis=0)).any(axis=1)
+    is_new = chosen_before < 0
+    chosen[~is_new] = chosen_before[~is_new]
+    is_large = is_new & (sizes > LARGE_SHARE * sizes.sum(axis=0)).any(axis=1)
     filled = np.zeros((len(SPLITS), sizes.shape[1]))
     np.add.at(filled, chosen[~is_large], sizes[~is_large])
     # the largest first, for what remains then fits better
@@ -109,11 +208,21 @@ def _splits_of(
 
 
 def write_assignments(
-    datasets: Mapping[str, Path], languages: Sequence[Language], splitting: Splitting, folder: Path
+    datasets: Mapping[str, Path],
+    languages: Sequence[Language],
+    splitting: Splitting,
+    folder: Path,
+    assigned: Assigned = NOTHING_ASSIGNED,
 ) -> dict[str, int]:
-    """Assign the edits of the normalized datasets, given in the order of precedence, and return what became of them."""
+    """Assign the edits of the normalized datasets, given in the order of precedence, and return what became of them.
+
+    What is `assigned` stays where it is; what is from now on is written beside the assignments, for `read_assigned`.
+    """
     edits = load_edits(datasets, languages)
-    assignments = assign_splits(edits, splitting)
+    assignments = assign_splits(edits, splitting, assigned)
+    with ParquetWriter(folder / ASSIGNED, _ASSIGNED_COLUMNS) as writer:
+        of_now = assignments.assigned
+        writer.extend(arrow_table({"key": of_now.keys, "split": of_now.splits.astype(np.int64)}, _ASSIGNED_COLUMNS))
     ids = [id for shard in edits.shards for id in read_table(shard.table, ["id"])["id"].to_pylist()]
     for language in languages:
         with ParquetWriter(folder / f"{language}.parquet", DIVISION) as writer:
@@ -121,6 +230,24 @@ def write_assignments(
                 if shard.language == language:
                     writer.extend(arrow_table(_assignment_columns(assignments, ids, shard), DIVISION))
     return assignments.counts()
+
+
+def read_assigned(folder: Path) -> Assigned:
+    """Return what the assignments in `folder` say is assigned; nothing where there are none.
+
+    Those of version 0.1.0 say it of edits alone.
+    """
+    if (path := folder / ASSIGNED).exists():
+        table = read_table(path, [*_ASSIGNED_COLUMNS]).combine_chunks()
+        return Assigned(table["key"].to_numpy(), table["split"].to_numpy().astype(np.int8))
+    keys, splits = list[int](), list[int]()
+    for path in sorted(folder.glob("*.parquet")):
+        table = read_table(path, ["id", "split"])
+        for id, split in zip(table["id"].to_pylist(), table["split"].to_pylist(), strict=True):
+            if split is not None:
+                keys.append(key(id.encode()))
+                splits.append(SPLITS.index(split))
+    return Assigned.of(np.array(keys, np.uint64), np.array(splits, np.int8))
 
 
 def _assignment_columns(assignments: Assignments, ids: list[str], shard: Shard) -> dict[str, list[str | None]]:

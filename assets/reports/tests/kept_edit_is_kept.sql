@@ -2,4 +2,4 @@
 select fallen.id
 from {{ ref('stg_division') }} as fallen
 anti join (select id from {{ ref('stg_division') }} where split is not null) as kept on kept.id = fallen.kept_id
-where fallen.reason is not null
+where fallen.reason <> 'joins_splits'

@@ -16,6 +16,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, NormalizedRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import shard_tables
+from graftline.datasets.splits import ASSIGNED
 from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, short_version
 
@@ -138,7 +139,7 @@ def _count_left_out(paths: Paths) -> dict[str, Counter[str]]:
     if not (paths.division / RECORD_NAME).exists():
         return {}
     counts_of: dict[str, Counter[str]] = {}
-    for file in load_verified(paths.division, "division").files:
+    for file in sorted(load_verified(paths.division, "division").files.keys() - {ASSIGNED}):
         table = read_table(paths.division / file, ["dataset", "reason"])
         for group in table.group_by(["dataset", "reason"]).aggregate([([], "count_all")]).to_pylist():
             counts = counts_of.setdefault(group["dataset"], Counter())

@@ -5,7 +5,8 @@ from pathlib import Path
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built, Contents
 from graftline.core.errors import RecordError
-from graftline.datasets.splits import Split, write_assignments, write_split
+from graftline.core.parquet import ParquetError
+from graftline.datasets.splits import Split, read_assigned, write_assignments, write_split
 from graftline.pipeline.lineage import Lineage, request_of
 
 
@@ -32,7 +33,7 @@ def splits(lineage: Lineage, language: Language, split: Split) -> Built:
 
 
 def division(lineage: Lineage) -> Built:
-    """Decide which edits are kept once, and in which split each is, over all datasets together."""
+    """Decide which edits are kept once, and in which split each is, over all datasets together; what was assigned stays."""
     inputs = {
         name: lineage.read_input(lineage.paths.normalized(name), "normalized") for name in lineage.catalog.sources
     }
@@ -45,6 +46,13 @@ def division(lineage: Lineage) -> Built:
     folders = {name: lineage.paths.normalized(name) for name in inputs}
 
     def make(folder: Path) -> Contents:
-        return Contents(write_assignments(folders, lineage.catalog.languages, lineage.catalog.splitting, folder))
+        try:
+            assigned = read_assigned(lineage.paths.division)
+        except ParquetError as error:
+            raise RecordError(
+                f"{error}; it says what was held out before. Restore the folder, or remove it to assign all edits anew"
+            ) from None
+        catalog = lineage.catalog
+        return Contents(write_assignments(folders, catalog.languages, catalog.splitting, folder, assigned))
 
     return lineage.build(lineage.paths.division, request, make)

@@ -166,7 +166,7 @@ def test_an_unknown_reason_is_answered_with_those_that_there_are(built_shop: Sho
 
     assert (code, out, err.partition("; known: ")[0]) == (1, "", "error: reason 'licence' is unknown")
     assert err.rstrip().partition("; known: ")[2].split(", ")[:2] == ["all", "line_too_long"]
-    assert err.rstrip().endswith("duplicate_code, near_duplicate")
+    assert err.rstrip().endswith("duplicate_code, near_duplicate, joins_splits")
 
 
 def test_an_export_copies_once_and_says_what_it_copied(built_shop: Shop) -> None:

@@ -54,7 +54,8 @@ def lines_of(folders: Folders, language: str) -> list[bytes]:
 
 
 def test_the_division_has_a_row_for_every_normalized_edit_in_their_order(datasets: Folders, division: Path) -> None:
-    assert sorted(path.name for path in division.iterdir()) == sorted(f"{language}.parquet" for language in LANGUAGES)
+    names = ["assigned.parquet", *(f"{language}.parquet" for language in LANGUAGES)]
+    assert sorted(path.name for path in division.iterdir()) == sorted(names)
     for language in LANGUAGES:
         table = read_parquet(division / f"{language}.parquet")
         edits = [Edit.model_validate_json(line) for line in lines_of(datasets, language)]

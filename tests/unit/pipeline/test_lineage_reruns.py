@@ -58,7 +58,8 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("datasets", {"datasets.release_pairs.license": "ISC"}, changed_at("raw", "config license changed", up_to="division")),
     ("datasets", {"cleaning.max_pre_tokens": 500}, changed_at("normalized", "config cleaning changed", up_to="division")),
     ("datasets", {"decontamination.shared": 0.9}, changed_at("normalized", "config decontamination changed", up_to="division")),
-    ("datasets", {"splitting.seed": 1}, changed_at("division", "config splitting changed", splits="input division changed")),
+    # what was assigned stays
+    ("datasets", {"splitting.seed": 1}, changed_at("division", "config splitting changed", up_to="division")),
     ("datasets", {"synthesis.per_partition": 1}, changed_at("synthetic_rules", "config synthesis changed", tasks="input synthetic_rules changed")),
     ("trajectories", {"collecting.weights.progress": 0.5}, changed_at("teacher_trajectories", "config collecting changed")),
     # what changes nothing that is made, and what is the default anyway
