@@ -21,6 +21,7 @@ import click
 import pytest
 from click.exceptions import NoArgsIsHelpError
 
+from graftline.cli.renamed import update_names
 from tests.pages import CHECKOUT, fences
 
 SHELLS = ("bash", "sh", "console")
@@ -161,6 +162,7 @@ def click_fault(command: click.Command, name: str, arguments: Sequence[str], is_
     with pytest.MonkeyPatch.context() as patch:
         # files that a page makes are not here
         patch.setattr(click.Path, "convert", lambda self, value, param, context: value)
+        patch.setattr("graftline.cli.main.update_names", _refuse_old_names)
         try:
             _parse(command, name, list(arguments))
         except click.exceptions.Exit:
@@ -170,6 +172,13 @@ def click_fault(command: click.Command, name: str, arguments: Sequence[str], is_
         except click.UsageError as error:
             return f"{name}: {error.format_message()}"
     return None
+
+
+def _refuse_old_names(group: click.Group, context: click.Context, words: list[str]) -> tuple[list[str], Sequence[str]]:
+    words, notices = update_names(group, context, words)
+    if notices:
+        raise click.UsageError(notices[0])
+    return words, ()
 
 
 def _parse(command: click.Command, name: str, arguments: list[str], parent: click.Context | None = None) -> None:

@@ -148,8 +148,8 @@ TERMS = {f"{PAIRS}terms": "https://huggingface.co/datasets/owner/name"}
 SHA256 = "c972bd792bc1f5e37552f9b40d0213c902fb103adb924c8c3055fe6c5a40def5"
 OTHER_TOKEN = {"HF_TOKEN": "hf_of_another"}
 SANDBOX_TEST = "sandbox test {root}/tests.json {root}/code"
-INDUCE = "rules induce {root}/before.py {root}/after.py"
-RULES = "rules apply {root}/rules.yml {root}/before.py"
+LEARN = "learn {root}/before.py {root}/after.py"
+APPLY = "apply {root}/rules.yml {root}/before.py"
 RULE = "id: fetch\nlanguage: python\nrule: {pattern: get($A)}\nfix: fetch($A)\n"
 PROMPT = "prompts: {mine: {system: s, state: $state, user: $instruction $cod, failed: $feedback, kept: k}}\n"
 FLEET = "fleets: {mine: {engine: vllm-cpu, model: m, actors: [{name: a, url: 'http://127.0.0.1:8001'}]}}\n"
@@ -167,18 +167,18 @@ FAULTS = [
     Fault(replaced("configs/datasets.yaml", "a: &x 1\nb: *x\n"), "check"),
     Fault(replaced("configs/datasets.yaml", ""), "check"),
     Fault(replaced("configs/datasets.yaml", None), "check"),
-    Fault(changed(), "wiring --manifest staging"),
-    Fault(changed(), "wiring --port sandboxx=memory"),
-    Fault(changed(), "wiring --port sandbox.limits.cpu_s=0"),
+    Fault(changed(), "config --manifest staging"),
+    Fault(changed(), "config --set sandboxx=memory"),
+    Fault(changed(), "config --set sandbox.limits.cpu_s=0"),
     Fault(changed(), "check", {"GRAFTLINE_DATASETS": "release_pairs,commitpack"}),
     Fault(changed(), "check", {"GRAFTLINE_DATASET_MIRROR": "nowhere"}),
-    Fault(changed(), "run --port sandbox.required_level=full"),
+    Fault(changed(), "run --set sandbox.required_level=full"),
     Fault(changed(**{f"{FILE}size_bytes": 375902}), "run"),
     Fault(changed(**{f"{FILE}sha256": SHA256}), "run"),
     Fault(replaced("data/samples/release_pairs.jsonl", None), "run"),
     Fault(changed(**{f"{PAIRS}url": None}), "run"),
     Fault(changed(**{f"{PAIRS}url": HUB}), "run"),
-    Fault(changed(**ON_HUB), "run --port dataset_hub=local"),
+    Fault(changed(**ON_HUB), "run --set dataset_hub=local"),
     Fault(changed(**ON_HUB, **TERMS), "run"),
     Fault(changed(**ON_HUB), "run --hub"),
     Fault(changed(**ON_HUB, **TERMS), "run --hub", OTHER_TOKEN),
@@ -205,42 +205,42 @@ FAULTS = [
     Fault(replaced("tests.json", '{"kind": "pytests"}'), SANDBOX_TEST, after_run=True),
     Fault(replaced("configs/sandbox.yaml", "tests: {kind: namespaces, programs: [python]}\n"), SANDBOX_TEST, after_run=True),
     Fault(replaced("configs/sandbox.yaml", "tests: {kind: subprocess}\n"), SANDBOX_TEST, after_run=True),
-    Fault(replaced("after.py", None), INDUCE, after_run=True),
-    Fault(replaced("after.py", "def load(path):\n    return 1\n\0"), INDUCE, after_run=True),
-    Fault(replaced("after.py", f"x = '{'a' * 20_000}'\n"), INDUCE, after_run=True),
-    Fault(changed(), "rules induce {root}/before.py {root}/before.py", after_run=True),
-    Fault(changed(), "rules induce {root}/before.py {root}/code", after_run=True),
-    Fault(replaced("after.js", "fetch(1);\n"), "rules induce {root}/before.py {root}/after.js", after_run=True),
-    Fault(replaced("before.txt", "get(1)\n"), "rules induce {root}/before.txt {root}/after.py", after_run=True),
-    Fault(changed(), RULES),
-    Fault(replaced("rules.yml", "# none yet\n"), RULES),
-    Fault(replaced("rules.yml", "rule: {pattern: get($A)}\nfix: fetch($A)\n"), RULES),
-    Fault(replaced("rules.yml", "language: python\nrule: {pattern: get($A)}\n"), RULES),
-    Fault(replaced("rules.yml", f"{RULE}files: [a.py]\n"), RULES),
-    Fault(replaced("rules.yml", f"{RULE}metadata: {{examples: [get(1)]}}\n"), RULES),
-    Fault(replaced("rules.yml", RULE.replace("pattern: get($A)", "kind: cal")), RULES, after_run=True),
-    Fault(replaced("rules.yml", RULE), "rules apply {root}/rules.yml {root}/cod", after_run=True),
-    Fault(replaced("rules.yml", RULE), "rules test {root}/rules.yml --export {root}/code", after_run=True),
-    Fault(changed(), "run --port teacher=openai --port teacher.prompt=huge"),
-    Fault(replaced("configs/teacher_prompts.yaml", PROMPT), "run --port teacher=openai --port teacher.prompt=mine"),
-    Fault(changed(), "actors status --fleet big"),
-    Fault(replaced("configs/vllm_actors.yaml", FLEET), "actors status --fleet mine"),
-    Fault(replaced("configs/vllm_actors.yaml", FLEET.replace("vllm-cpu", "service")), "actors up --fleet mine"),
-    Fault(replaced("configs/models.yaml", MODELS), "models fetch big"),
-    Fault(changed(), "actor run"),
-    Fault(changed(), "actor queue --manifest prod", {"GRAFTLINE_REDIS_URL": "127.0.0.1:6379"}),
+    Fault(replaced("after.py", None), LEARN, after_run=True),
+    Fault(replaced("after.py", "def load(path):\n    return 1\n\0"), LEARN, after_run=True),
+    Fault(replaced("after.py", f"x = '{'a' * 20_000}'\n"), LEARN, after_run=True),
+    Fault(changed(), "learn {root}/before.py {root}/before.py", after_run=True),
+    Fault(changed(), "learn {root}/before.py {root}/code", after_run=True),
+    Fault(replaced("after.js", "fetch(1);\n"), "learn {root}/before.py {root}/after.js", after_run=True),
+    Fault(replaced("before.txt", "get(1)\n"), "learn {root}/before.txt {root}/after.py", after_run=True),
+    Fault(changed(), APPLY),
+    Fault(replaced("rules.yml", "# none yet\n"), APPLY),
+    Fault(replaced("rules.yml", "rule: {pattern: get($A)}\nfix: fetch($A)\n"), APPLY),
+    Fault(replaced("rules.yml", "language: python\nrule: {pattern: get($A)}\n"), APPLY),
+    Fault(replaced("rules.yml", f"{RULE}files: [a.py]\n"), APPLY),
+    Fault(replaced("rules.yml", f"{RULE}metadata: {{examples: [get(1)]}}\n"), APPLY),
+    Fault(replaced("rules.yml", RULE.replace("pattern: get($A)", "kind: cal")), APPLY, after_run=True),
+    Fault(replaced("rules.yml", RULE), "apply {root}/rules.yml {root}/cod", after_run=True),
+    Fault(replaced("rules.yml", RULE), "test {root}/rules.yml --output {root}/code", after_run=True),
+    Fault(changed(), "run --set teacher=openai --set teacher.prompt=huge"),
+    Fault(replaced("configs/teacher_prompts.yaml", PROMPT), "run --set teacher=openai --set teacher.prompt=mine"),
+    Fault(changed(), "model status --fleet big"),
+    Fault(replaced("configs/vllm_actors.yaml", FLEET), "model status --fleet mine"),
+    Fault(replaced("configs/vllm_actors.yaml", FLEET.replace("vllm-cpu", "service")), "model serve --fleet mine"),
+    Fault(replaced("configs/models.yaml", MODELS), "model fetch big"),
+    Fault(changed(), "worker run"),
+    Fault(changed(), "worker queue --manifest prod", {"GRAFTLINE_REDIS_URL": "127.0.0.1:6379"}),
     Fault(changed(), "state dump release_pairs:a5c560eaa49a4921"),
-    Fault(changed(), "trajectories export sft {root}/sft.jsonl"),
-    Fault(changed(), "harbor upload mine"),
-    Fault(replaced(DEPLOYMENT, f"{FOLDER}, entrypint: ./run}}\n"), "harbor upload mine"),
-    Fault(replaced(DEPLOYMENT, f"{FOLDER}}}\nlimits: {{timeout_s: 7200}}\n"), "harbor upload mine"),
-    Fault(replaced(DEPLOYMENT, f"{FOLDER}, env_vars: {{OPENAI_API_KEY: a}}}}\n"), "harbor upload mine"),
-    Fault(changed(), "harbor list"),
-    Fault(changed(), "harbor list --backend-url http://harbor.example.org"),
-    Fault(changed(), "harbor serve --host 0.0.0.0"),
-    Fault(changed(), "harbor serve --database postgresql://me:word@db.example.org/harbor"),
-    Fault(changed(), "rules mine {root}/configs"),
-    Fault(changed(), "rules mine {root}/shop --range v1..v2", after_run=True),
+    Fault(changed(), "data export sft {root}/sft.jsonl"),
+    Fault(changed(), "env upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}, entrypint: ./run}}\n"), "env upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}}}\nlimits: {{timeout_s: 7200}}\n"), "env upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}, env_vars: {{OPENAI_API_KEY: a}}}}\n"), "env upload mine"),
+    Fault(changed(), "env list"),
+    Fault(changed(), "env list --url http://harbor.example.org"),
+    Fault(changed(), "env serve --host 0.0.0.0"),
+    Fault(changed(), "env serve --database postgresql://me:word@db.example.org/harbor"),
+    Fault(changed(), "mine {root}/configs"),
+    Fault(changed(), "mine {root}/shop --range v1..v2", after_run=True),
 ]  # fmt: skip
 
 
@@ -290,7 +290,7 @@ def message_of(root: Path, copy: Path, fault: Fault, hub: str, commit: str) -> s
     if settings.exists():
         settings.write_text(settings.read_text("utf-8").replace(WEB, hub).replace(COMMIT_ID, commit), "utf-8")
     command = fault.command.replace("{root}", shlex.quote(str(copy))).replace(
-        "--hub", f"--port dataset_hub.huggingface={hub}"
+        "--hub", f"--set dataset_hub.huggingface={hub}"
     )
     environment = {name: value.format(root=copy) for name, value in fault.environment.items()}
     result = CliRunner().invoke(main, ["--root", str(copy), *shlex.split(command)], env=environment)

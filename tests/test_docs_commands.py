@@ -50,10 +50,39 @@ def test_every_command_that_a_sentence_mentions_can_be_typed() -> None:
     assert found == []
 
 
+def test_every_command_that_a_message_a_comment_or_a_docstring_mentions_can_be_typed() -> None:
+    found, mentioned = [], 0
+    for folder in (
+        "graftline",
+        "orchestration",
+        "sensors",
+        "assets",
+        "resources",
+        "benchmarks",
+        "configs",
+        "deploy",
+        "examples",
+    ):
+        for path in (CHECKOUT / folder).rglob("*"):
+            if path.suffix not in (".py", ".yaml", ".conf", ".sh", ".service", ".toml") or not path.is_file():
+                continue
+            # a sentence goes on in the next line of a comment, and in the next part of a text
+            text = re.sub(r'"\s*\n\s*f?"|\n\s*#', " ", path.read_text("utf-8"))
+            for span in re.findall(r"`(graftline [^`{}…]*)`", " ".join(text.split())):
+                mentioned += 1
+                faults = (fault(words, is_mention=True) for words in simple_commands(span))
+                found += [f"{path.relative_to(CHECKOUT)}: {span}: {said}" for said in faults if said]
+    assert found == []
+    assert mentioned > 100
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("graftline runn", "No such command 'runn'"),
+        ("graftline rules learn a.py b.py", "No such command 'rules'"),
+        ("graftline datasets fetch", "`graftline datasets` is now `graftline data`"),
+        ("graftline run --port teacher=openai", "`--port` of `graftline run` is now `--set`"),
         ("graftline eval compares a b c", "No such command 'compares'"),
         ("graftline run --mainfest dev", "--mainfest"),
         ("graftline data build --split training", "'training' is not one of 'train', 'dev', 'test'"),
