@@ -284,7 +284,7 @@ class Soak:
     def _roles(self) -> Mapping[str, int | None]:
         state = actor_state(self._site)
         return {
-            **{one.role: one.pid for one in self._supervisor.programs if one.role != "actors up"},
+            **{one.role: one.pid for one in self._supervisor.programs if one.role != "model serve"},
             "keeper": state.keeper if state else None,
             "actor": state.server if state else None,
             "redis": self._redis.pid,

@@ -122,7 +122,7 @@ def actor_state(site: Site) -> SupervisorState | None:
 
 
 class KeptActor(Program):
-    """`graftline model serve`, which leaves a keeper behind; called again when that is gone."""
+    """`graftline model serve`, which leaves a supervisor behind; called again when that is gone."""
 
     def __init__(self, site: Site) -> None:
         command = graftline(site, "model", "serve", "--fleet", FLEET, "--timeout", "120")
