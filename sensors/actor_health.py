@@ -1,7 +1,7 @@
 """Watches the actors of the manifest's fleet, and writes down on `teacher_trajectories` what changed of them.
 
 A look asks every actor for `/health` and `/metrics`; an engine that hangs while both answer is told by the pool that uses
-it (`graftline.llm`). Nothing is started here: keepers do that (`graftline model serve`), or systemd.
+it (`graftline.llm`). Nothing is started here: supervisors do that (`graftline model serve`), or systemd.
 https://docs.dagster.io/guides/automate/sensors
 """
 

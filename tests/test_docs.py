@@ -206,6 +206,10 @@ def test_the_fields_of_the_json_lines_are_the_documented_ones() -> None:
         assert {field for row in rows for field in codes(row[0])} == {
             info.serialization_alias or name for name, info in model.model_fields.items()
         }
+    [version] = [
+        row[1] for row in table(section("docs/trajectories.md", "### Trajectory")) if row[0] == "`schema_version`"
+    ]
+    assert version.startswith(f"{steps.Trajectory.model_fields['schema_version'].default}; ")
     parts = {codes(row[0])[0]: set(codes(row[1])) for row in table(section("docs/trajectories.md", "### Step"))}
     models: Mapping[str, type[BaseModel]] = {
         "prompt": steps.Prompt,
@@ -302,6 +306,8 @@ def test_ports_and_records_of_the_architecture_are_the_real_ones() -> None:
     assert kinds == expected
     text = section("ARCHITECTURE.md", "## Records")
     assert {field for row in table(text) for field in codes(row[0])} == set(ArtifactRecord.model_fields)
+    [version] = [row[1] for row in table(text) if row[0] == "`schema_version`"]
+    assert version.startswith(f"{ArtifactRecord.model_fields['schema_version'].default}; ")
     [of_raw] = re.findall(r"The record of a raw dataset also has (.*?)\.\s", text, re.S)
     [more] = re.findall(r"record of a normalized one has these too, and (.*?)\.\s", text, re.S)
     assert set(codes(of_raw)) == set(RawRecord.model_fields) - set(ArtifactRecord.model_fields)

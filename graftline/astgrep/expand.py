@@ -43,7 +43,7 @@ class Source:
 
     @classmethod
     def parse(cls, text: str, language: "Language") -> "Source":
-        """Parse `text`, which must be valid Unicode and no larger than is safe (see `astgrep.is_safe`)."""
+        """Parse `text`, which must be valid Unicode and no larger than is safe (see `astgrep.binding.is_safe`)."""
         return cls(text, language, SgRoot(text, language).root())
 
 

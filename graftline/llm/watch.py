@@ -1,4 +1,4 @@
-"""Takes actors out of service and brings them back: the timers behind `health.py`, `concurrency.py` and `load.py`."""
+"""Takes actors out of service and brings them back: the timers behind `load.py` and `concurrency.py`."""
 
 import asyncio
 import logging

@@ -67,7 +67,7 @@ class Lineage:
         return [(language, split) for language in self.catalog.languages for split in SPLITS]
 
     def build(self, folder: Path, request: Request, make: Callable[[Path], Contents], with_files: bool = True) -> Built:
-        """Return the artifact of `request` in `folder` (see `record.build`), and log what became of it.
+        """Return the artifact of `request` in `folder` (see `core.build`), and log what became of it.
 
         Without `with_files`, one that the store of artifacts has and the root lacks stays where it is.
         """
@@ -150,7 +150,7 @@ class Lineage:
         return self.ports.artifacts.record(self.paths.relative(folder)) or load_record(folder)
 
     def read_input(self, folder: Path, kind: str) -> ArtifactRecord:
-        """Return the record of an input (see `record.verified`), and remember where it was read from.
+        """Return the record of an input (see `core.record`), and remember where it was read from.
 
         Files that were checked before in this run are not read again while size, time and inode are what they were.
         """

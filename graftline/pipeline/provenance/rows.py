@@ -74,7 +74,7 @@ class Standing:
 
     rows: int
     by: Mapping[str, Counter[str]]
-    """By dataset, language, licence, group, template, rule, teacher and cause of reward: how many rows."""
+    """By dataset, language, license, group, template, rule, teacher and cause of reward: how many rows."""
     unknown: int
     """Rows that say no task, so that nothing is known of them."""
     rewarded: int
