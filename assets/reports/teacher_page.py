@@ -19,8 +19,8 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
         [
             "# Teachers",
             "",
-            "Precision is verified over valid attempts. An attempt is verified when the text it reaches is the wanted"
-            " one (in bytes, but for blanks, or as a tree), or the tests of the task pass. An attempt without a reward"
+            "Precision is verified over valid attempts. An attempt is verified when the text it reaches is the target"
+            " (in bytes, but for blanks, or as a tree), or the tests of the task pass. An attempt without a reward"
             " says nothing about the teacher (the machine was at fault) and is not valid. General are attempts in which"
             " every action leaves something free; literal ones memorise their example.",
             "",

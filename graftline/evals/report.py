@@ -47,7 +47,7 @@ def markdown_page(
         f"{description}\n" if description else "",
         overview(overall),
         _plot(plots, "pass", "share of tasks that are solved, with 95 % intervals"),
-        "pass@1 is the share of attempts that make the wanted text, over-application the share of applied actions that change"
+        "pass@1 is the share of attempts that make the target, over-application the share of applied actions that change"
         " something else as well. Intervals are those of 95 %, by bootstrap over tasks. Attempts of which nothing is known,"
         " because a machine failed, are in none of the shares.\n",
         "## Who is better\n",

@@ -1,6 +1,6 @@
-"""The loop of an actor: assignments off the queue, attempts, trajectories into the store.
+"""The loop of a worker: jobs off the queue, attempts, trajectories into the store.
 
-Of one assignment: the steps of the attempt so far are loaded from the state store, the teacher asks and is answered, the
+Of one job: the steps of the attempt so far are loaded from the state store, the teacher asks and is answered, the
 sandbox applies, what comes of it is graded, and the step and the state after it are saved. The whole attempt is appended
 to a shard, and only then is the job done. A worker that dies leaves its jobs to others, which go on after the last step
 that was saved; what it had stored in a shard by then is stored once more, under the same key.

@@ -194,7 +194,7 @@ class Prompt:
         """
         settings, layout = self.settings, self.settings.answer.layout
         if settings.shows_target and target is None:
-            raise ConfigError("the prompt shows the wanted text, which is not known here; use another prompt")
+            raise ConfigError("the prompt shows the target, which is not known here; use another prompt")
         messages = [Message(role="system", content=settings.system)] if settings.system else []
         for shot in (*self._shots, *shots):
             answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)

@@ -42,7 +42,7 @@ def test_the_prompt_of_other_models_shows_both_texts_after_examples_of_both() ->
 
 
 def test_a_prompt_that_shows_the_wanted_text_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ConfigError, match="shows the wanted text, which is not known here"):
+    with pytest.raises(ConfigError, match="shows the target, which is not known here"):
         last(load_prompt(CONFIGS, "example"), None)
 
 
