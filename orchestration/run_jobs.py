@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
@@ -85,7 +86,10 @@ def run_job(job: str, tags: Mapping[str, str]) -> bool:
 
     arguments = ["job", "execute", "-m", "orchestration.definitions", "-j", job, "--tags", json.dumps(tags)]
     try:
-        cli.main(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            # each run would begin with the name of the command's successor
+            warnings.filterwarnings("ignore", "Function `job_execute_command`")
+            cli.main(arguments, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return False
