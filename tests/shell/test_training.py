@@ -214,9 +214,10 @@ def test_a_partition_or_an_asset_that_there_is_not_ends_the_command_of_dagster_w
             "teeny",
         ): "error: sft_dataset has no partition 'teeny'; did you mean 'tiny'? It has seen, tiny\n",
         ("sft_datasets", "tiny"): "error: AssetKey(s) ['sft_datasets'] were selected",
+        ("sft_dataset", ""): "error: sft_dataset has partitions; name one with --partition: seen, tiny\n",
     }
     for (asset, partition), sentence in sentences.items():
-        words = [*dagster, "--select", asset, "--partition", partition]
+        words = [*dagster, "--select", asset, *(["--partition", partition] if partition else [])]
         completed = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
         assert completed.returncode == 1
         assert sentence in completed.stderr
