@@ -82,11 +82,14 @@ class CommitSite:
         kill_when([GRAFTLINE, *self.arguments], os.environ, self.root, is_time)
 
     def stored(self) -> dict[str, str]:
-        """Return the identity of what is stored of every stage up to the splits, all of it verified."""
+        """Return the identity of what is stored of every stage up to the splits, all of it verified; empty where nothing is."""
         folders = {kind: self.root / "data" / folder for kind, folder in _FOLDERS.items()}
         splits = [self.paths.partition("processed", "python", split) for split in ("train", "dev", "test")]
         return {
-            **{kind: load_verified(folder, kind).identity for kind, folder in folders.items()},
+            **{
+                kind: load_verified(folder, kind).identity if folder.exists() else ""
+                for kind, folder in folders.items()
+            },
             **{folder.name: load_verified(folder, "splits").identity for folder in splits},
         }
 

@@ -1,8 +1,8 @@
 """Versions of a dataset that are published, the runs that Dagster's sensor requests for them, and what is stored in the end.
 
 The next version comes when the run of the one before was requested and has ended: what was never looked at need not be
-asked for. What is stored in the end has to be, byte for byte, what an undisturbed run makes of the newest version; attempts
-lie in other shards, for each version adds its own.
+asked for. What is stored in the end has to be, byte for byte, what an undisturbed run makes of the newest version that knows what was
+assigned to splits before; attempts lie in other shards, for each version adds its own.
 """
 
 import json
@@ -134,13 +134,18 @@ def _differences(site: Site) -> list[str]:
     """Compare what is stored with what one undisturbed run makes of the newest version."""
     root = site.folder / "undisturbed"
     shutil.copytree(site.root / "configs", root / "configs")
-    (root / "data").mkdir()
+    take_over_assignments(site.root / "data", root / "data")
     command = [str(BIN / "graftline"), "--root", str(root), "run"]
     environment = {name: value for name, value in site.environment.items() if name not in site.clock.environment}
     done = subprocess.run(command, env={**environment, "GRAFTLINE_ROOT": str(root)}, capture_output=True, text=True)
     if done.returncode:
         return [f"the undisturbed run fails: {done.stderr[-300:]}"]
     return differences(site.root / "data", root / "data")
+
+
+def take_over_assignments(disturbed: Path, undisturbed: Path) -> None:
+    """Let a run over the folder `undisturbed` know which edits were assigned to which split: it takes the division as it is."""
+    shutil.copytree(disturbed / "division", undisturbed / "division")
 
 
 def differences(disturbed: Path, undisturbed: Path) -> list[str]:

@@ -51,7 +51,7 @@ def undisturbed(
         site = CommitSite(new_checkout(tmp_path_factory.mktemp("undisturbed") / "root"))
         put_rows(site)
         shutil.copytree(prepared, site.root / "data", dirs_exist_ok=True)
-        site.configure(HOME, "rows.jsonl", **CHANGES[changes])
+        change(site, changes)
         site.run()
         return contents(site.root / "data")
 
@@ -76,6 +76,13 @@ def site(prepared: Path, new_checkout: Any, tmp_path: Path) -> Iterator[CommitSi
         libc.umount2(os.fsencode(data), 2)  # as soon as nobody looks at it any more
 
 
+def change(site: CommitSite, changes: str) -> None:
+    """Configure a site otherwise; for another division, what was assigned is forgotten."""
+    site.configure(HOME, "rows.jsonl", **CHANGES[changes])
+    if changes == "division":
+        shutil.rmtree(site.root / "data" / "division")
+
+
 def put_rows(site: CommitSite) -> None:
     (site.root / HOME).mkdir()
     (site.root / HOME / "rows.jsonl").write_bytes(rows("new"))
@@ -94,8 +101,8 @@ def fill(site: CommitSite, left: int) -> Path:
 def test_a_disk_that_fills_up_is_one_sentence_and_the_next_run_completes(
     site: CommitSite, undisturbed: Callable[[str], dict[str, str]], changes: str, left: int, stage: str
 ) -> None:
+    change(site, changes)
     before = site.stored()
-    site.configure(HOME, "rows.jsonl", **CHANGES[changes])
     filler = fill(site, left)
 
     lines = [

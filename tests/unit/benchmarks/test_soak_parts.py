@@ -147,8 +147,10 @@ def test_what_is_answered_after_the_end_changes_nothing(site: Site) -> None:
 def versions_of(new_checkout: Any, run: Callable[..., Any], reconfigure: Callable[..., Any], tmp_path: Path) -> Any:
     """Make everything of so many rows, of one version after the other, and return the data."""
 
-    def versions_of(name: str, *counts: int) -> Path:
+    def versions_of(name: str, *counts: int, after: Path | None = None) -> Path:
         small = new_checkout(tmp_path / name)
+        if after is not None:
+            versions.take_over_assignments(after, small.root / "data")
         reconfigure(small.root, "datasets.yaml", {"languages": ["python"], "synthesis.per_partition": 0})
         for count in counts:
             small.write([versions.row(number) for number in range(count)])
@@ -161,7 +163,8 @@ def versions_of(new_checkout: Any, run: Callable[..., Any], reconfigure: Callabl
 def test_what_several_versions_come_to_is_what_the_last_one_comes_to_and_a_lost_attempt_is_seen(
     versions_of: Callable[..., Path],
 ) -> None:
-    several, last = versions_of("several", 6, 8, 12), versions_of("last", 12)
+    several = versions_of("several", 6, 8, 12)
+    last = versions_of("last", 12, after=several)
     assert versions.differences(several, last) == []
     shards = sorted((several / "trajectories" / "raw").glob("python/*/*/shard-*.jsonl"))
     assert len(shards) > 3

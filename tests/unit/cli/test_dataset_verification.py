@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def _divided_anew(shop: Shop) -> None:
     path = shop.root / "configs" / "datasets.yaml"
     tree = json.loads(path.read_text("utf-8"))
     path.write_text(json.dumps({**tree, "splitting": {"seed": 3}}), "utf-8")
+    # or what was assigned would stay
+    shutil.rmtree(shop.root / "data" / "division")
     shop.run("build", "--language", "java")
 
 
