@@ -6,6 +6,7 @@ all partitions of language and split.
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import cast
@@ -101,8 +102,11 @@ def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Spli
 def main(recipes: Sequence[str]) -> None:
     """Print the range of all partitions of language and split; add those of files, and of `recipes`, which may be on demand."""
     paths = Paths(find_root())
-    for definition, names in load_partitions(paths):
-        add_partitions(paths, definition, [*names, *(recipes if definition is RECIPES else ())])
+    if "DAGSTER_HOME" in os.environ:
+        for definition, names in load_partitions(paths):
+            add_partitions(paths, definition, [*names, *(recipes if definition is RECIPES else ())])
+    else:
+        print("DAGSTER_HOME is not set, so there is no instance to add partitions of files to", file=sys.stderr)
     print("...".join(whole_range(load_settings(paths).catalog)))
 
 

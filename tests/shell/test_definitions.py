@@ -191,10 +191,11 @@ def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions)
 
 
 def test_the_range_that_is_printed_holds_every_partition(checkout: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "assets.partitions"], cwd=checkout, capture_output=True, text=True, check=True
-    )
+    environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+    words = [sys.executable, "-m", "assets.partitions"]
+    done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "java|train...typescript|test\n"
+    assert done.stderr == "DAGSTER_HOME is not set, so there is no instance to add partitions of files to\n"
 
 
 def test_the_workspace_file_finds_the_location_from_any_folder(checkout: Path, tmp_path: Path) -> None:
