@@ -9,6 +9,7 @@ https://docs.dagster.io/guides/build/partitions-and-backfills
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 import dagster as dg
@@ -68,6 +69,14 @@ def add_partitions(paths: Paths, definition: dg.DynamicPartitionsDefinition, nam
         instance.add_dynamic_partitions(str(definition.name), [*names])
 
 
+def use_instance_of_checkout() -> None:
+    """Where `DAGSTER_HOME` names no instance, take the one that `make run` and `make ui` have, `.dagster` of the checkout."""
+    if not os.environ.get("DAGSTER_HOME"):
+        home = Path(__file__).resolve().parents[1] / ".dagster"
+        home.mkdir(exist_ok=True)
+        os.environ["DAGSTER_HOME"] = str(home)
+
+
 def partitions_of(catalog: Catalog) -> dg.MultiPartitionsDefinition:
     """Return language by split, for the languages that are configured."""
     return dg.MultiPartitionsDefinition(
@@ -101,12 +110,10 @@ def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Spli
 
 def main(recipes: Sequence[str]) -> None:
     """Print the range of all partitions of language and split; add those of files, and of `recipes`, which may be on demand."""
+    use_instance_of_checkout()
     paths = Paths(find_root())
-    if "DAGSTER_HOME" in os.environ:
-        for definition, names in load_partitions(paths):
-            add_partitions(paths, definition, [*names, *(recipes if definition is RECIPES else ())])
-    else:
-        print("DAGSTER_HOME is not set, so there is no instance to add partitions of files to", file=sys.stderr)
+    for definition, names in load_partitions(paths):
+        add_partitions(paths, definition, [*names, *(recipes if definition is RECIPES else ())])
     print("...".join(whole_range(load_settings(paths).catalog)))
 
 

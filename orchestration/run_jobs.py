@@ -21,8 +21,6 @@ import dagster as dg
 
 from assets.closed_loop import GROUP as CLOSED_LOOP
 from assets.closed_loop import JOBS
-from assets.harbor import EVALUATION_GROUP
-from assets.harbor import GROUP as HARBOR
 from assets.partitions import (
     DEPLOYMENTS,
     EVALUATED_DEPLOYMENTS,
@@ -31,22 +29,23 @@ from assets.partitions import (
     add_partitions,
     load_partitions,
     range_tags,
+    use_instance_of_checkout,
     whole_range,
 )
-from assets.training import GROUP as TRAINING
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths, find_root
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import load_settings
 from graftline.pipeline.stages.closed_loop import plan_closed_loop
+from orchestration.jobs import deployment_evaluation_job, evaluation_job, harbor_job, lineage_job, training_job
 
-LINEAGE = "lineage"
+LINEAGE = lineage_job.name
 OVER_FILES: Mapping[str, dg.DynamicPartitionsDefinition] = {
-    TRAINING: RECIPES,
-    HARBOR: DEPLOYMENTS,
-    "deployment_evaluations": EVALUATED_DEPLOYMENTS,
-    EVALUATION_GROUP: EVALUATIONS,
+    training_job.name: RECIPES,
+    harbor_job.name: DEPLOYMENTS,
+    deployment_evaluation_job.name: EVALUATED_DEPLOYMENTS,
+    evaluation_job.name: EVALUATIONS,
 }
 """Jobs that are a run for each file of configuration, with its partitions."""
 
@@ -120,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.partition and not {*options.jobs} <= {*OVER_FILES}:
         parser.error(f"--partition: only of {', '.join(OVER_FILES)}")
+    use_instance_of_checkout()
     paths = Paths(find_root(dict(os.environ)))
     for name in options.jobs:
         for job, tags in plan_runs(paths, name, options.partition):

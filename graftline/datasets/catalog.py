@@ -119,7 +119,7 @@ class Cleaning(Config):
 
 
 class Splitting(Config):
-    """How edits are divided; see `datasets.splits`."""
+    """How edits that were never assigned are divided; see `datasets.splits`."""
 
     seed: int = 0
     train: float = Field(default=0.8, gt=0, lt=1)

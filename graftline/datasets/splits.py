@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graftline.astgrep.binding import Language
-from graftline.core.parquet import Column, ParquetWriter, arrow_table, filter_rows, read_table
+from graftline.core.parquet import Column, ParquetError, ParquetWriter, arrow_table, filter_rows, read_table
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.deduplicate import (
     REASONS,
@@ -235,18 +235,21 @@ def write_assignments(
 def read_assigned(folder: Path) -> Assigned:
     """Return what the assignments in `folder` say is assigned; nothing where there are none.
 
-    Those of version 0.1.0 say it of edits alone.
+    Those of version 0.1.0 say it of edits alone. ParquetError where a file is no such file, or lacks a column.
     """
-    if (path := folder / ASSIGNED).exists():
-        table = read_table(path, [*_ASSIGNED_COLUMNS]).combine_chunks()
-        return Assigned(table["key"].to_numpy(), table["split"].to_numpy().astype(np.int8))
-    keys, splits = list[int](), list[int]()
-    for path in sorted(folder.glob("*.parquet")):
-        table = read_table(path, ["id", "split"])
-        for id, split in zip(table["id"].to_pylist(), table["split"].to_pylist(), strict=True):
-            if split is not None:
-                keys.append(key(id.encode()))
-                splits.append(SPLITS.index(split))
+    try:
+        if (path := folder / ASSIGNED).exists():
+            table = read_table(path, [*_ASSIGNED_COLUMNS]).combine_chunks()
+            return Assigned(table["key"].to_numpy(), table["split"].to_numpy().astype(np.int8))
+        keys, splits = list[int](), list[int]()
+        for path in sorted(folder.glob("*.parquet")):
+            table = read_table(path, ["id", "split"])
+            for id, split in zip(table["id"].to_pylist(), table["split"].to_pylist(), strict=True):
+                if split is not None:
+                    keys.append(key(id.encode()))
+                    splits.append(SPLITS.index(split))
+    except (ValueError, KeyError) as error:  # of pyarrow
+        raise ParquetError(f"{path}: cannot be read ({error})") from None
     return Assigned.of(np.array(keys, np.uint64), np.array(splits, np.int8))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.partitions import use_instance_of_checkout
 from orchestration.build import build_definitions
 
 HEAVY = (
@@ -190,12 +191,22 @@ def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions)
     }
 
 
-def test_the_range_that_is_printed_holds_every_partition(checkout: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+def test_the_range_that_is_printed_holds_every_partition(checkout: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path)}
     words = [sys.executable, "-m", "assets.partitions"]
     done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "java|train...typescript|test\n"
-    assert done.stderr == "DAGSTER_HOME is not set, so there is no instance to add partitions of files to\n"
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert "first_adapter" in instance.get_dynamic_partitions("recipes")
+
+
+def test_without_an_instance_that_of_the_checkout_is_taken_as_make_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    use_instance_of_checkout()
+    assert os.environ["DAGSTER_HOME"] == str(Path(__file__).resolve().parents[2] / ".dagster")
+    monkeypatch.setenv("DAGSTER_HOME", "/elsewhere")
+    use_instance_of_checkout()
+    assert os.environ["DAGSTER_HOME"] == "/elsewhere"
 
 
 def test_the_workspace_file_finds_the_location_from_any_folder(checkout: Path, tmp_path: Path) -> None:

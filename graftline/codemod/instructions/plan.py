@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import Literal
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
+from graftline.codemod.anti_unify import VARIABLE
+from graftline.codemod.diff import common_length
 from graftline.codemod.equality import compare_texts
 from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.induce import InductionStep
@@ -33,14 +34,17 @@ from graftline.sandbox.base import Sandbox
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _NAME = re.compile(r"[^\W\d]\w*")
 _WORD = re.compile(r"\w")
-_VARIABLE = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 MAX_PLACES = 10
 """Of which one is meant by its number; there are no words for more."""
 _MAX_CONTEXT = 3
-_MAX_REWRITE = 100
+_MAX_REWRITE = 200
+"""Characters of a pattern and what is written for it, to be said in one line."""
 _LIKENESS = 0.5
 _MAX_SPLIT = 3
+
+
+_Split = Callable[[str], list[str]]
 
 
 def plan_operations(
@@ -64,13 +68,13 @@ def shorten_operations(
 ) -> list[Operation]:
     """Return operations that do the same and quote less: of a line that changes only the words that do, where they stand once."""
     shortened: list[Operation] = []
-    text: str = before
+    text = before
     for operation in operations:
-        changed = apply_operation(operation, text, language, sandbox) or text
+        changed = apply_operation(operation, text, language, sandbox)
         fragment = _shorten(operation)
         is_same = fragment is not None and apply_operation(fragment, text, language, sandbox) == changed
         shortened.append(fragment if fragment is not None and is_same else operation)
-        text = changed
+        text = text if changed is None else changed
     return shortened
 
 
@@ -80,8 +84,8 @@ def _shorten(operation: Operation) -> Replace | None:
         return None
     old, new = ([*_TOKEN.finditer(text)] for text in (operation.old, operation.new))
     words = [[match[0] for match in matches] for matches in (old, new)]
-    head = _count_common(words[0], words[1])
-    tail = _count_common(words[0][head:][::-1], words[1][head:][::-1])
+    head = common_length(words[0], words[1])
+    tail = common_length(words[0][head:][::-1], words[1][head:][::-1])
     # half a pair of brackets is nothing that anybody asks for
     while not all(_is_balanced(side[head : len(side) - tail]) for side in words):
         head, tail = head - (head > 0), tail - (tail > 0)
@@ -103,12 +107,6 @@ def _is_balanced(words: Sequence[str]) -> bool:
         elif word in _BRACKETS.values() and (not expected or expected.pop() != word):
             return False
     return not expected
-
-
-def _count_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many words two lists begin with alike."""
-    pairs = zip(first, second, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _leads_to(before: str, after: str, plan: Sequence[Operation], language: Language, sandbox: Sandbox) -> bool:
@@ -149,15 +147,23 @@ def _as_rewrite(action: PatternAction | RuleAction) -> Rewrite | None:
         return None
     if any(rule.get(key) for key in ("constraints", "transform", "utils")) or not fix.strip():
         return None
-    variables = _VARIABLE.findall(pattern)
+    variables = VARIABLE.findall(pattern)
     lists = [name for name in variables if name.startswith("$$$")]
     is_plain = variables and len(lists) <= 1 and not any(name.lstrip("$").startswith("_") for name in variables)
-    is_short = "\n" not in pattern + fix and len(pattern) + len(fix) <= 2 * _MAX_REWRITE
+    is_short = "\n" not in pattern + fix and len(pattern) + len(fix) <= _MAX_REWRITE
     return Rewrite(pattern, fix) if is_plain and is_short and "`" not in pattern + fix else None
 
 
+def _lines(text: str) -> list[str]:
+    return [line for line in _all_lines(text) if line]
+
+
+def _all_lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n")]
+
+
 def _plan_by_lines(
-    before: str, after: str, language: Language, sandbox: Sandbox, split: "_Split | None" = None
+    before: str, after: str, language: Language, sandbox: Sandbox, split: _Split = _lines
 ) -> list[Operation] | None:
     plan: list[Operation] = []
     text = before
@@ -166,7 +172,7 @@ def _plan_by_lines(
         if changed is not None:
             plan.append(rename)
             text = changed
-    for operation, changed in _line_operations(text, after, language, sandbox, split or _lines):
+    for operation, changed in _line_operations(text, after, language, sandbox, split):
         if operation is None:
             return None
         plan.append(operation)
@@ -199,7 +205,7 @@ def _find_renames(before: str, after: str, language: Language) -> Iterator[Renam
 
 
 def _line_operations(
-    text: str, after: str, language: Language, sandbox: Sandbox, split: "_Split"
+    text: str, after: str, language: Language, sandbox: Sandbox, split: _Split
 ) -> Iterator[tuple[Operation | None, str]]:
     """Yield an operation for each place where lines differ, with the text it leads to; None where none does, as the last one."""
     old, new = split(text), split(after)
@@ -229,17 +235,6 @@ def _split_hunk(
         )
     else:
         yield first, last, start, end
-
-
-_Split = Callable[[str], list[str]]
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in _all_lines(text) if line]
-
-
-def _all_lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.split("\n")]
 
 
 def _is_line_by_line(old: Sequence[str], new: Sequence[str]) -> bool:

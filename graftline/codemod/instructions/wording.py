@@ -27,6 +27,7 @@ from graftline.core.hashing import sha256_text
 from graftline.sandbox.base import Sandbox
 
 Detail = Literal["full", "lazy"]
+# as many as places are told apart by their number (`plan.MAX_PLACES`)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _LETTERS = "xyzabcdefghijklmnopqrstuvw"
 _MAX_INLINE = 120
@@ -35,7 +36,6 @@ _VARIABLE = re.compile(r"\$(\$\$)?([A-Z_][A-Z0-9_]*)")
 _CODE = re.compile(r"```[a-z]*\n(.*?)\n```|`([^`\n]+)`", re.DOTALL)
 _SLOT = re.compile(r"\{(\w+)\}")
 _ITEM = re.compile(r"^\d+\. ", re.MULTILINE)
-_HEAD = re.compile(r"^In \x00\d+\x00[,:]\s*")
 _WHICH = rf"(?P<which>(?:every |the (?:{'|'.join(_ORDINALS)}) )?)"
 _NAMES = re.compile(r"whatever (.+?) (?:is|are)\Z")
 
@@ -73,7 +73,10 @@ def word_operations(
 
 def read_instruction(text: str, before: str, language: Language, sandbox: Sandbox) -> str | None:
     """Return what `before` becomes where `text` is done as it says; None where it is not understood, or is about other code."""
-    changed: str | None = before if text.strip() else None
+    # a zero byte stands for quoted code where sentences are read
+    changed: str | None = before if text.strip() and "\0" not in text else None
+    if changed is None:
+        return None
     for sentence, codes in _sentences(text):
         operation = _read(sentence, codes)
         if operation is None or changed is None:
@@ -168,7 +171,7 @@ def _sentences(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _read(sentence: str, codes: Sequence[str]) -> Operation | None:
-    normalized = _normalize(_HEAD.sub("", sentence.strip()))
+    normalized = _normalize(sentence)
     for kind, pattern in _readers():
         if match := pattern.fullmatch(normalized):
             slots = match.groupdict()

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.datasets.catalog import Dataset
+from graftline.datasets.commit_messages import clean_message
 from graftline.datasets.edit import DERIVED, Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
-from graftline.datasets.instructions import clean_message
 from graftline.datasets.language import language_of_path
 from graftline.datasets.readers.base import Source, row_id
 

@@ -7,9 +7,9 @@ copyleft or unknown; rows of new files have nothing to rewrite.
 from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import LANGUAGES, Language
+from graftline.datasets.commit_messages import clean_message
 from graftline.datasets.edit import Edit, Rejection, RejectReason
 from graftline.datasets.formats import json_lines
-from graftline.datasets.instructions import clean_message
 from graftline.datasets.language import language_of_path
 from graftline.datasets.licenses import spdx
 from graftline.datasets.readers.base import Source, row_id

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.datasets.catalog import Dataset
+from graftline.datasets.commit_messages import clean_message
 from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
-from graftline.datasets.instructions import clean_message
 from graftline.datasets.readers.base import Source, row_id
 
 _INSTRUCTION = "## Instruction:"

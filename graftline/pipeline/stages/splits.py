@@ -1,13 +1,18 @@
 """The stages `division`, over all edits, and `splits`: the edits of one language and split."""
 
+import logging
+from contextlib import suppress
 from pathlib import Path
 
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built, Contents
 from graftline.core.errors import RecordError
 from graftline.core.parquet import ParquetError
-from graftline.datasets.splits import Split, read_assigned, write_assignments, write_split
+from graftline.core.record import checksum_files, load_record
+from graftline.datasets.splits import ASSIGNED, Assigned, Split, read_assigned, write_assignments, write_split
 from graftline.pipeline.lineage import Lineage, request_of
+
+logger = logging.getLogger(__name__)
 
 
 def splits(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -46,13 +51,36 @@ def division(lineage: Lineage) -> Built:
     folders = {name: lineage.paths.normalized(name) for name in inputs}
 
     def make(folder: Path) -> Contents:
-        try:
-            assigned = read_assigned(lineage.paths.division)
-        except ParquetError as error:
-            raise RecordError(
-                f"{error}; it says what was held out before. Restore the folder, or remove it to assign all edits anew"
-            ) from None
+        assigned = _recall_assigned(lineage.paths.division)
+        if lineage.find_record(lineage.paths.division) and not lineage.paths.division.exists():
+            logger.warning(
+                "the store of artifacts lost a file of the division, so all edits are assigned to splits anew"
+            )
         catalog = lineage.catalog
         return Contents(write_assignments(folders, catalog.languages, catalog.splitting, folder, assigned))
 
     return lineage.build(lineage.paths.division, request, make)
+
+
+def _recall_assigned(folder: Path) -> Assigned:
+    """Return what was assigned before, if it is as it was written.
+
+    Raises:
+        RecordError: it is not; all edits would be dealt anew, and what was held out could be trained on.
+    """
+    remedy = "it says what was held out before. Restore the folder, or remove it to assign all edits anew"
+    record = None
+    with suppress(RecordError):
+        record = load_record(folder)
+    if record is not None:
+        names = [ASSIGNED] if ASSIGNED in record.files else [*record.files]
+        lacking = [name for name in names if not (folder / name).exists()]
+        altered = lacking or [
+            name for name, sums in checksum_files(folder, names).items() if sums != record.files[name]
+        ]
+        if altered:
+            raise RecordError(f"{folder / altered[0]}: is {'missing' if lacking else 'altered'}; {remedy}")
+    try:
+        return read_assigned(folder)
+    except ParquetError as error:
+        raise RecordError(f"{error}; {remedy}") from None

@@ -49,7 +49,7 @@ STAGES: Mapping[str, Stage] = {
     ),
     "tasks": Stage(
         "partition", "tasks:tasks",
-        ("graftline.rollouts.task", "graftline.rollouts.instructions", *_SANDBOX, *_FILES),
+        ("graftline.rollouts.task", "graftline.rollouts.task_instructions", *_SANDBOX, *_FILES),
     ),
     "teacher_trajectories": Stage(
         "partition", "trajectories:teacher_trajectories",

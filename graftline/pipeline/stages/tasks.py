@@ -14,8 +14,8 @@ from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
-from graftline.rollouts.instructions import ask_for_edit
 from graftline.rollouts.task import BY_RULE, UNANSWERABLE, WORDS_ALONE, OpenTask, open_task_of, validate_tasks
+from graftline.rollouts.task_instructions import ask_for_edit
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}

@@ -119,6 +119,7 @@ def test_code_that_cannot_be_quoted_is_not_asked_for() -> None:
         "After the tenth `result = 0`, add `x`.",
         "1. Rename `result` to `amount`.\n2. Then see.",
         "Rewrite `f(` as `g(`, whatever x is.",
+        "Remove \0007\0.",
         "",
     ],
 )

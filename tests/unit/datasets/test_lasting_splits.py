@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graftline.core.parquet import write_parquet
+from graftline.core.parquet import ParquetError, write_parquet
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.deduplicate import REASONS, EditTable
 from graftline.datasets.edit import DIVISION
@@ -116,3 +116,9 @@ def test_what_version_0_1_0_assigned_is_read_from_its_rows(tmp_path: Path) -> No
     assigned = read_assigned(tmp_path)
     assert assigned.find(np.array([key(b"a:0"), key(b"a:1")], np.uint64)).tolist() == [SPLITS.index("test"), -1]
     assert read_assigned(tmp_path / "none").keys.tolist() == []
+
+
+def test_what_was_held_out_is_not_forgotten_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "assigned.parquet").write_bytes(b"no file of Parquet")
+    with pytest.raises(ParquetError, match=r"assigned\.parquet: cannot be read"):
+        read_assigned(tmp_path)

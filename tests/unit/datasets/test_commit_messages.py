@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.datasets.instructions import clean_message
+from graftline.datasets.commit_messages import clean_message
 
 CASES = [
     ("Sort imports\n", "Sort imports"),

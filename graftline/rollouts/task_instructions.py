@@ -2,7 +2,7 @@
 
 An instruction that a reader of our sentences cannot follow to the text after is no instruction: the task says so by a tag, and
 whoever listens to instructions passes over it. Not here: how an edit is put into words (`codemod.instructions`), and how messages of
-commits are cleaned (`datasets.instructions`).
+commits are cleaned (`datasets.commit_messages`).
 """
 
 from graftline.codemod.equality import differ_in_words_alone
