@@ -33,7 +33,7 @@ _GROUPS = {
 }
 """Groups of commands: the module that has them, and their help."""
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Rules from examples": ("learn", "apply", "test", "explain", "mine"),
+    "Rules from examples": ("learn", "apply", "undo", "test", "explain", "mine"),
     "From datasets to adapters": ("run", "status", "data", "train", "eval"),
     "Models, prompts and environments": ("model", "tinker", "prompt", "env", "worker"),
     "This installation": ("doctor", "config", "check", "sandbox", "state"),

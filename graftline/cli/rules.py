@@ -1,4 +1,4 @@
-"""The commands about rules, `graftline learn`, `apply`, `test`, `explain` and `mine`: read files, call one function, print.
+"""The commands about rules, `graftline learn`, `apply`, `undo`, `test`, `explain` and `mine`: read files, call one function, print.
 
 Rules go to standard output, or to `--output`; what is to be said of them goes to standard error, so that `… > rules.yml`
 makes a rule file.
@@ -53,27 +53,40 @@ def rule_file_argument(command: CommandT) -> CommandT:
 @click.command()
 @click.argument("before", required=False, type=_PATH)
 @click.argument("after", required=False, type=_PATH)
+@click.option("--from-diff", is_flag=True, help="Learn from what differs from the current commit, here or in a folder.")
+@click.option("--from-commit", metavar="COMMIT", help="Learn from what this commit changes, here or in a folder.")
 @click.option("--pair", "pairs", nargs=2, multiple=True, type=_PATH, metavar="BEFORE AFTER", help="One more example.")
-@click.option("--keep", multiple=True, type=_PATH, help="A file that the rules must leave as it is; any number.")
+@click.option(
+    "--keep", multiple=True, type=_PATH, help="A file or folder that the rules must leave as it is; any number."
+)
 @click.option("--language", type=_LANGUAGE, help="Language of the files; without it, their names say it.")
 @click.option("--check", multiple=True, type=_PATH, help="Say what the rules match in this file or folder.")
 @output_option
 @json_option
 @click.pass_obj
 def learn(
-    root: Path | None, before: Path | None, after: Path | None, pairs: tuple[tuple[Path, Path], ...],
-    keep: tuple[Path, ...], language: "Language | None", check: tuple[Path, ...], out: Path | None, as_json: bool,
+    root: Path | None, before: Path | None, after: Path | None, from_diff: bool, from_commit: str | None,
+    pairs: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...], language: "Language | None", check: tuple[Path, ...],
+    out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find rules that make BEFORE into AFTER: two files, or two folders with files of the same names."""
+    """Find rules that make BEFORE into AFTER: two files, or two folders with files of the same names.
+
+    With --from-diff or --from-commit, the examples are changed files of the git repository at BEFORE, or here."""
     from graftline.codemod.learn import learn_rules
 
-    if before is not None and after is not None:
+    examples: list[tuple[SourceFile, SourceFile]] = []
+    if from_diff or from_commit is not None:
+        if after is not None or (from_diff and from_commit is not None):
+            raise click.UsageError("give one of --from-diff and --from-commit, and at most one folder")
+        examples += _read_changes(before or Path(), from_commit, language)
+    elif before is not None and after is not None:
         pairs = ((before, after), *pairs)
     elif before is not None or after is not None or not pairs:
-        raise click.UsageError("give a file before and the same file after, or --pair")
-    examples = [example for pair in pairs for example in _read_pair(*pair, language)]
+        raise click.UsageError("give a file before and the same file after, or --pair, --from-diff, --from-commit")
+    examples += [example for pair in pairs for example in _read_pair(*pair, language)]
+    unchanged = [source for path in keep for source in _read_kept(path, language or examples[0][0].language, language)]
     with _open_sandbox(root) as sandbox:
-        learned = learn_rules(examples, [_read_source(path, language) for path in keep], sandbox)
+        learned = learn_rules(examples, unchanged, sandbox)
         matches, skipped = _match(check, learned.rules, sandbox) if check else ([], None)
     print_learned(learned, examples, matches, skipped, out, as_json)
 
@@ -86,17 +99,38 @@ def learn(
 @click.pass_obj
 def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bool, as_json: bool) -> None:
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
-    from graftline.codemod.source_files import describe_skipped, replace_file, rewrite_files
+    from graftline.codemod.source_files import describe_skipped, rewrite_files
+    from graftline.codemod.writes import FileWrite, default_journals, write_files
 
     rules = _read_rules(rule_file)
     search = _open_search(rules, paths)
     with _open_sandbox(root) as sandbox:
         results = list(rewrite_files(_find_files(search, paths), rules, sandbox))
     rewritten = [result for result in results if not result.fault]
-    for result in rewritten if write else ():
-        replace_file(result.file.path, result.file.with_text(result.text), result.file.content)
+    if write:
+        writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in rewritten]
+        write_files(writes, default_journals())
     print_rewritten(results, rules, describe_skipped(search.skipped), write, as_json)
     if len(rewritten) < len(results):
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("path", default=".", type=_PATH)
+@json_option
+def undo(path: Path, as_json: bool) -> None:
+    """Take back the newest `apply --write` that changed a file at or below PATH."""
+    from graftline.codemod.writes import default_journals, undo_write
+
+    undone = undo_write(path, default_journals())
+    if as_json:
+        print_json(asdict(undone))
+    else:
+        files = pluralize(len(undone.restored), "file")
+        click.echo(f"{files} as before the write of {undone.at:%Y-%m-%d %H:%M:%S} UTC")
+        for file in undone.changed_since:
+            click.echo(f"error: {file}: was changed since and stays; its text before is in {undone.journal}", err=True)
+    if undone.changed_since:
         raise click.exceptions.Exit(1)
 
 
@@ -198,7 +232,7 @@ def mine(
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-COMMANDS = (learn, apply, test, explain, mine)
+COMMANDS = (learn, apply, undo, test, explain, mine)
 
 
 def _load_settings(root: Path | None) -> "SandboxSettings":
@@ -248,6 +282,38 @@ def _read_pair(before: Path, after: Path, language: "Language | None") -> "Itera
     source = _read_source(before, language)
     # what stands beside a.py may be a.py.new
     return [(source, _read_source(after, language or language_of_path(after.name) or source.language))]
+
+
+def _read_changes(
+    folder: Path, commit: str | None, language: "Language | None"
+) -> "list[tuple[SourceFile, SourceFile]]":
+    """Return the changed files of a repository, those of `commit` or of the working tree."""
+    from graftline.codemod.history import read_commit, read_working_tree
+    from graftline.codemod.source_files import SourceFile
+    from graftline.datasets.language import language_of_path
+
+    languages = frozenset((language,) if language else _ALL_LANGUAGES)
+    if commit is None:
+        changes = read_working_tree(folder, language_of_path, languages)
+    else:
+        changes = read_commit(folder, commit, language_of_path, languages)
+    return [
+        (
+            SourceFile(Path(change.path), change.language, change.before),
+            SourceFile(Path(change.path), change.language, change.after),
+        )
+        for change in changes
+    ]
+
+
+def _read_kept(path: Path, language: "Language", forced: "Language | None") -> "list[SourceFile]":
+    """Return the file at `path`, or the files in `language` below it."""
+    from graftline.codemod.source_files import Search
+    from graftline.datasets.language import language_of_path
+
+    if not path.is_dir():
+        return [_read_source(path, forced)]
+    return list(Search(language_of_path, frozenset((language,))).files(path))
 
 
 def _read_rules(path: Path) -> "tuple[FileRule, ...]":

@@ -7,6 +7,7 @@ of bounded size. With nothing of it run, the owner of the repository does not ma
 in git's own reading of objects.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -59,6 +60,7 @@ _ENVIRONMENT = {
 }
 _RANGE = re.compile(r"(?P<first>.*?)\.\.(?P<last>(?!\.).*)")
 _PLAIN_FILES = ("100644", "100755")
+_SHA1_DIGITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class History:
         for start in range(0, len(self.commits), _BATCH_COMMITS):
             entries = list(self._entries(self.commits[start : start + _BATCH_COMMITS], language_of, languages))
             names = dict.fromkeys(blob for entry in entries for blob in entry[3:])
-            texts = self._blobs(names)
+            texts = self.read_blobs(names)
             for commit, path, language, old, new in entries:
                 if old in texts and new in texts:
                     try:
@@ -158,7 +160,7 @@ class History:
         else:
             yield from entries
 
-    def _blobs(self, names: Iterable[str]) -> dict[str, bytes]:
+    def read_blobs(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the contents that are small enough, by their names."""
         listed = "".join(f"{name}\n" for name in names).encode()
         sizes = _git(self.folder, "cat-file", "--batch-check", "--buffer", stdin=listed) or b""
@@ -186,6 +188,57 @@ class History:
             contents[name] = output[end + 1 : end + 1 + int(size)]
             position = end + 2 + int(size)
         return contents
+
+
+def read_commit(folder: Path, name: str, language_of: LanguageOf, languages: frozenset[Language]) -> list[FileChange]:
+    """Return the files below `folder` that one commit changes, in `languages`.
+
+    DataError if `name` is no commit, is a merge, or changes none. BoundaryError if git cannot read it.
+    """
+    history = History.read(folder, name, limit=1)
+    commit = _commit(folder, name, name)
+    changes = list(history.changes(language_of, languages)) if history.commits == (commit,) else []
+    if not changes:
+        raise DataError(f"{name}: is a merge, or changes no file below {folder} in a language that is covered")
+    return changes
+
+
+def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozenset[Language]) -> list[FileChange]:
+    """Return the tracked files below `folder`, in `languages`, that differ from the current commit.
+
+    Files are compared here, not by git, which would run filters that the repository names. Files that are new or gone are
+    none of them. DataError if there is no change. BoundaryError if git cannot read the repository.
+    """
+    history = History.read(folder, limit=1)
+    listed = _git(folder, "ls-tree", "-r", "-z", "HEAD") or b""
+    changed = list[tuple[str, Language, str, bytes]]()
+    for line in filter(None, listed.split(b"\0")):
+        about, _, name = line.partition(b"\t")
+        mode, _, blob = about.decode().split(" ")
+        path = os.fsdecode(name)
+        language, file = language_of(path), folder / path
+        if mode not in _PLAIN_FILES or language not in languages or language is None:
+            continue
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_BLOB_BYTES:
+            continue
+        content = file.read_bytes()
+        algorithm = "sha1" if len(blob) == _SHA1_DIGITS else "sha256"
+        if hashlib.new(algorithm, b"blob %d\0" % len(content) + content).hexdigest() != blob:
+            changed.append((path, language, blob, content))
+    texts = history.read_blobs({blob: None for _, _, blob, _ in changed})
+    changes = []
+    for path, language, blob, content in changed:
+        if blob not in texts:
+            continue
+        before = source_of(texts[blob], Path(path), language).text
+        after = source_of(content, Path(path), language).text
+        # a checkout may have other line ends than what is committed
+        after = after if "\r\n" in before else after.replace("\r\n", "\n")
+        if after != before:
+            changes.append(FileChange(history.commits[0], path, language, before, after))
+    if not changes:
+        raise DataError(f"{folder}: no tracked file differs from the current commit; edit one, or name two files")
+    return changes
 
 
 def list_ignored_by_git(folder: Path) -> frozenset[Path]:

@@ -43,6 +43,7 @@ def test_the_commands_are_those_that_a_newcomer_is_told_of() -> None:
         *(
             "learn",
             "apply",
+            "undo",
             "test",
             "explain",
             "mine",

@@ -35,6 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path, {"code/m.py": "x.get(1, timeout=2)\ny.get(1)\n", "code/node_modules/n.py": "x.get(1, timeout=2)\n"})
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -109,8 +110,8 @@ def test_learn_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("before.py",), 2, "give a file before and the same file after, or --pair"),
-        ((), 2, "give a file before and the same file after, or --pair"),
+        (("before.py",), 2, "give a file before and the same file after, or --pair, --from-diff, --from-commit"),
+        ((), 2, "give a file before and the same file after, or --pair, --from-diff, --from-commit"),
         (("gone.py", "after.py"), 1, "error: gone.py: no such file; expected a source file such as a.py\n"),
         (("code", "after.py"), 1, "error: code: is a folder; expected a file, or a folder on both sides\n"),
         (("rules.yml", "after.py"), 1, "error: rules.yml: its name does not say a language; say --language\n"),
@@ -157,6 +158,34 @@ def test_apply_writes_at_once_and_keeps_the_mode_the_line_ends_and_the_mark(fold
     assert path.read_bytes() == b"\xef\xbb\xbfx.fetch(1, timeout=2)\r\ny = 1"
     assert stat.S_IMODE(path.stat().st_mode) == 0o754
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["m.py", "node_modules"]
+
+
+def test_undo_takes_back_the_newest_write_and_leaves_what_was_changed_since(folder: Path) -> None:
+    files = {f"code/{name}.py": "x.get(1, timeout=2)\n" for name in ("a", "b")}
+    put(folder, files)
+    assert run(folder, "apply", "rules.yml", "code", "--write").exit_code == 0
+    put(folder, {"code/b.py": "mine\n"})
+    result = run(folder, "undo", "code", "--json")
+    output = json.loads(result.stdout)
+    names = [[Path(path).name for path in output[key]] for key in ("restored", "changed_since")]
+    assert (result.exit_code, names) == (1, [["a.py", "m.py"], ["b.py"]])
+    assert [(folder / name).read_text("utf-8") for name in files] == ["x.get(1, timeout=2)\n", "mine\n"]
+    assert '"before":"x.get(1, timeout=2)\\n"' in Path(output["journal"]).read_text("utf-8")
+    expected = "error: code: nothing was written there that could be taken back; expected an earlier `--write`\n"
+    assert run(folder, "undo", "code").stderr == expected
+
+
+def test_learn_takes_what_was_edited_in_a_repository_or_what_a_commit_changed(folder: Path) -> None:
+    repository = repository_with_a_repeated_edit(folder)
+    unchanged = run(folder, "learn", "--from-diff", "repo")
+    assert (unchanged.exit_code, "no tracked file differs" in unchanged.stderr) == (1, True)
+    (repository / ".git" / "config").write_text('[filter "f"]\n\tclean = touch ran; cat\n', "utf-8")
+    put(repository, {".gitattributes": "* filter=f\n", "new.py": "x = 1\n", "one.py": "client.load(one, timeout=1)\n"})
+    learned = json.loads(run(folder, "learn", "--from-diff", "repo", "--json").stdout)
+    assert (learned["solved"], ["load" in rule["action"]["rewrite"] for rule in learned["rules"]]) == (True, [True])
+    assert not [*folder.rglob("ran")]
+    learned = json.loads(run(folder, "learn", "--from-commit", "HEAD~1", "repo", "--keep", "code", "--json").stdout)
+    assert (learned["solved"], ["fetch" in rule["action"]["rewrite"] for rule in learned["rules"]]) == (True, [True])
 
 
 def test_apply_does_not_follow_links(folder: Path) -> None:

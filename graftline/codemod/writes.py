@@ -1,0 +1,139 @@
+"""Writing to many files of somebody's repository, all of them or none, and taking it back.
+
+Before the first file is replaced, a journal with the text of every file as it was is on disk, so that an interruption, a full
+disk or a killed process leaves nothing that cannot be undone. Journals lie in the state folder of the user
+(`$XDG_STATE_HOME`, else `~/.local/state`), not in the repository. Undoing never overwrites what somebody changed afterwards.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from graftline.codemod.source_files import replace_file
+from graftline.core.clock import Clock, utc_now
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_bytes
+from graftline.core.jsonl import read_lines, write_lines
+from graftline.core.record import sync
+
+MAX_JOURNALS = 50
+"""The oldest are deleted when another write begins."""
+_TIME = "%Y%m%dT%H%M%S%z"
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """A file, what it holds, and what it shall hold; both UTF-8."""
+
+    path: Path
+    before: bytes
+    after: bytes
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    """Absolute, without symbolic links."""
+    before: str
+    after_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What undoing a write came to."""
+
+    at: datetime
+    """When the write began."""
+    restored: tuple[Path, ...]
+    """Files that are again as they were."""
+    changed_since: tuple[Path, ...]
+    """Files that somebody changed after the write, or removed; left alone."""
+    journal: Path | None
+    """Where the earlier texts of those are; None where there are none."""
+
+
+def default_journals() -> Path:
+    """Return the folder of the journals of this user."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "graftline" / "writes"
+
+
+def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_now) -> None:
+    """Do all `writes`, or none: DataError, and every file as it was, where one cannot be written or was changed meanwhile."""
+    if not writes:
+        return
+    try:
+        journal = _write_journal(writes, journals, clock())
+    except OSError as error:
+        reason = f"{journals}: no journal can be written there ({error.strerror})"
+        raise DataError(f"{reason}; nothing was changed; name another state folder in XDG_STATE_HOME") from error
+    try:
+        for write in writes:
+            replace_file(write.path, write.after, write.before)
+    except BaseException as error:  # an interruption too
+        _restore(journal)
+        if isinstance(error, OSError):
+            reason = f"{error.filename}: cannot be written ({error.strerror})"
+            raise DataError(f"{reason}; nothing was changed") from error
+        raise
+
+
+def undo_write(below: Path, journals: Path) -> Undone:
+    """Take back the newest write that changed a file at or below `below`, in all its files.
+
+    DataError if there is no such write.
+    """
+    folder = below.resolve()
+    for path in sorted(journals.glob("*.jsonl"), reverse=True):
+        if any(Path(line.path).is_relative_to(folder) for line in read_lines(path, _Line)):
+            return _restore(path)
+    raise DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
+
+
+def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -> Path:
+    journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in sorted(journals.glob("*.jsonl"))[: 1 - MAX_JOURNALS]:
+        old.unlink(missing_ok=True)
+    time = f"{now:{_TIME}}"
+    number = sum(1 for _ in journals.glob(f"{time}*"))
+    path = journals / f"{time}-{number:04}-{os.getpid()}.jsonl"
+    partial = path.with_suffix(".partial")
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    lines = (
+        _Line(path=str(write.path.resolve()), before=write.before.decode(), after_sha256=sha256_bytes(write.after))
+        for write in writes
+    )
+    write_lines(partial, lines)
+    sync(partial)
+    partial.replace(path)
+    sync(journals)
+    return path
+
+
+def _restore(journal: Path) -> Undone:
+    """Make the files of `journal` what they were, but for those that somebody changed since."""
+    restored, changed = list[Path](), list[Path]()
+    for line in read_lines(journal, _Line):
+        path, before, content = Path(line.path), line.before.encode(), None
+        with suppress(OSError):
+            content = path.read_bytes()
+        if content == before:
+            continue
+        if content is None or sha256_bytes(content) != line.after_sha256:
+            changed.append(path)
+            continue
+        replace_file(path, before, content)
+        restored.append(path)
+    at = datetime.strptime(journal.name.partition("-")[0], _TIME)
+    unfinished = journal.with_suffix(".left") if changed else None
+    if unfinished is None:
+        journal.unlink()
+    else:
+        journal.replace(unfinished)
+    return Undone(at, tuple(restored), tuple(changed), unfinished)
