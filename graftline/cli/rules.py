@@ -23,12 +23,13 @@ from graftline.cli.options import (
     print_lines,
     print_table,
 )
-from graftline.cli.rules_printing import format_metadata, print_learned, print_mined, print_rewritten
+from graftline.cli.rules_printing import ask_for_groups, format_metadata, print_learned, print_mined, print_rewritten
 from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
     from graftline.codemod.mine import CollectedPairs
+    from graftline.codemod.review import Accepts, PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, Search, SourceFile
     from graftline.sandbox import Sandbox, SandboxSettings
@@ -95,22 +96,42 @@ def learn(
 @rule_file_argument
 @click.argument("paths", nargs=-1, required=True, type=_PATH)
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
+@click.option(
+    "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
+)
+@click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
+@click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group, or all of a rule; any number.")
 @json_option
 @click.pass_obj
-def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bool, as_json: bool) -> None:
+def apply(
+    root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bool, review: Path | None, ask: bool,
+    reject: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
-    from graftline.codemod.source_files import describe_skipped, rewrite_files
+    from graftline.codemod.review import group_places
+    from graftline.codemod.review_page import format_review
+    from graftline.codemod.source_files import describe_skipped, replace_file, rewrite_files
     from graftline.codemod.writes import FileWrite, default_journals, write_files
 
     rules = _read_rules(rule_file)
     search = _open_search(rules, paths)
     with _open_sandbox(root) as sandbox:
         results = list(rewrite_files(_find_files(search, paths), rules, sandbox))
+        groups = group_places((place for result in results for place in result.places), rules)
+        if ask:
+            reject = (*reject, *ask_for_groups([group for group in groups if not {group.id, group.rule} & {*reject}]))
+        if reject:
+            accepts = _reject(groups, reject)
+            groups = [group for group in groups if accepts(group.rule, group.shape)]
+            results = list(rewrite_files([result.file for result in results], rules, sandbox, accepts))
     rewritten = [result for result in results if not result.fault]
+    if review is not None:
+        command = ["graftline", "apply", str(rule_file), *map(str, paths), "--write"]
+        replace_file(review, format_review(groups, rules, command).encode())
     if write:
         writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in rewritten]
         write_files(writes, default_journals())
-    print_rewritten(results, rules, describe_skipped(search.skipped), write, as_json)
+    print_rewritten(results, groups, describe_skipped(search.skipped), write, as_json)
     if len(rewritten) < len(results):
         raise click.exceptions.Exit(1)
 
@@ -282,6 +303,18 @@ def _read_pair(before: Path, after: Path, language: "Language | None") -> "Itera
     source = _read_source(before, language)
     # what stands beside a.py may be a.py.new
     return [(source, _read_source(after, language or language_of_path(after.name) or source.language))]
+
+
+def _reject(groups: "Sequence[PlaceGroup]", names: Sequence[str]) -> "Accepts":
+    from graftline.codemod.review import reject
+
+    try:
+        return reject(groups, names)
+    except KeyError as error:
+        listed = ", ".join(group.id for group in groups) or "none"
+        raise DataError(
+            f"--reject {error}: is no rule that changes something, and no group; there are {listed}"
+        ) from None
 
 
 def _read_changes(

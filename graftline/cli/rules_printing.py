@@ -1,5 +1,6 @@
 """What the commands about rules print: rules, differences, tables, JSON."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,13 @@ from graftline.cli.options import pluralize, print_json, print_lines, print_tabl
 if TYPE_CHECKING:
     from graftline.codemod.learn import LearnedRules
     from graftline.codemod.mine import CollectedPairs, MinedRules
+    from graftline.codemod.review import PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, RewrittenFile, SourceFile
 
 _LINES_SHOWN = 3
+_PLACES_SHOWN = 100
+"""More of them are shown as groups."""
 _FILES_SHOWN = 10
 
 
@@ -61,31 +65,74 @@ def print_learned(
 
 
 def print_rewritten(
-    results: "Sequence[RewrittenFile]", rules: "Sequence[FileRule]", skipped: str, is_written: bool, as_json: bool
+    results: "Sequence[RewrittenFile]", groups: "Sequence[PlaceGroup]", skipped: str, is_written: bool, as_json: bool
 ) -> None:
-    """Print what the rules make of files."""
+    """Print what the rules make of files: all of it, or where that is much, the groups of places."""
     rewritten = [result for result in results if not result.fault]
     faults = [result.fault for result in results if result.fault]
     if as_json:
         files = [
             {
                 "path": str(result.file.path),
-                "places": {rule.id: number for rule, number in zip(rules, result.places, strict=True) if number},
+                "places": Counter(place.rule for place in result.places),
                 "diff": _diff(result.file.text, result.text, str(result.file.path)),
             }
             for result in rewritten
         ]
-        print_json({"files": files, "faults": faults, "skipped": skipped, "written": is_written})
+        rows = [
+            {
+                "id": group.id,
+                "rule": group.rule,
+                "shape": group.shape,
+                "places": len(group.places),
+                "rare": group.is_rare,
+            }
+            for group in groups
+        ]
+        print_json({"files": files, "groups": rows, "faults": faults, "skipped": skipped, "written": is_written})
     else:
-        for result in rewritten:
-            _print_diff(result.file.text, result.text, str(result.file.path))
-        places = pluralize(sum(sum(result.places) for result in rewritten), "place")
+        number = sum(len(result.places) for result in rewritten)
+        if number <= _PLACES_SHOWN:
+            for result in rewritten:
+                _print_diff(result.file.text, result.text, str(result.file.path))
+        else:
+            for group in groups:
+                print_group(group)
+        places = pluralize(number, "place")
         verb = "changed" if is_written else "would change; --write changes them" if rewritten else "would change"
         click.echo(f"{places} in {pluralize(len(rewritten), 'file')} {verb}", err=True)
         if skipped:
             click.echo(f"not looked at: {skipped}", err=True)
     for fault in faults:
         click.echo(f"error: {fault}", err=True)
+
+
+def print_group(group: "PlaceGroup") -> None:
+    """Print a group of places, and a few of them."""
+    rare = ", rare" if group.is_rare else ""
+    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} like {group.shape}{rare}", "bold")])
+    for place in group.typical:
+        lines = _diff(f"{place.before}\n", f"{place.after}\n", "").split("\n")[3:-1]
+        print_lines([(f"  {place.path}:{place.line}", ""), *style_diff(lines)])
+
+
+def ask_for_groups(groups: "Sequence[PlaceGroup]") -> list[str]:
+    """Return the ids of the groups that a person at the terminal does not want."""
+    rejected = []
+    for number, group in enumerate(groups):
+        print_group(group)
+        answer = click.prompt(
+            f"change {pluralize(len(group.places), 'place')}? [y]es, [n]o, [a]ll that follow, [q]uit with none of them",
+            type=click.Choice(["y", "n", "a", "q"]),
+            show_choices=False,
+            err=True,
+        )
+        if answer == "a":
+            break
+        rejected += [group.id] if answer == "n" else []
+        if answer == "q":
+            return [*rejected, *(later.id for later in groups[number:])]
+    return rejected
 
 
 def print_mined(mined: "MinedRules", changes: "CollectedPairs", commits: int, out: Path | None, as_json: bool) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
 from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.review import Accepts, Place, accept_all, shape_of
 from graftline.codemod.rule_file import FileRule
 from graftline.core.errors import DataError
 from graftline.core.record import sync
-from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ensure_decided
+from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, ensure_decided, replace_matches
 
 MAX_FILES = 50_000
 MAX_BYTES = 4 * MAX_SOURCE_CHARACTERS
@@ -213,8 +214,8 @@ class RewrittenFile:
     file: SourceFile
     text: str
     """As it was where there is a fault."""
-    places: tuple[int, ...]
-    """Places that each rule changed."""
+    places: tuple[Place, ...] = ()
+    """What the rules changed, rule by rule."""
     fault: str = ""
     """Why it could not be rewritten."""
 
@@ -229,14 +230,16 @@ class FileMatches:
     """Their lines, from 1."""
 
 
-def rewrite_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox) -> Iterator[RewrittenFile]:
+def rewrite_files(
+    files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox, accepts: Accepts = accept_all
+) -> Iterator[RewrittenFile]:
     """Yield the files that some rule changes, or that cannot be rewritten; the rules follow one another.
 
-    DataError if ast-grep refuses a rule.
+    Places that are not accepted stay. DataError if ast-grep refuses a rule.
     """
     for file, answers in _apply_rules(files, rules, sandbox):
         if any(result.verdict is not Verdict.NO_MATCH for _, result in answers):
-            rewritten = _rewrite(file, rules, sandbox)
+            rewritten = _rewrite(file, rules, sandbox, accepts)
             if rewritten.fault or rewritten.text != file.text:
                 yield rewritten
 
@@ -265,19 +268,30 @@ def _apply_rules(
             yield file, [(rule, _accept(rule, result)) for rule, result in zip(own, results, strict=True)]
 
 
-def _rewrite(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> RewrittenFile:
-    text, places = file.text, []
+def _rewrite(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox, accepts: Accepts) -> RewrittenFile:
+    text, places = file.text, list[Place]()
     for rule in rules:
         if rule.language != file.language:
-            places.append(0)
             continue
         result = _accept(rule, *sandbox.apply_many(text, file.language, [rule.action]))
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
-            return RewrittenFile(file, file.text, (0,) * len(rules), fault)
-        places.append(len(result.matches))
+            return RewrittenFile(file, file.text, fault=fault)
+        matches = [match for match in result.matches if accepts(rule.id, shape_of(text[match.start : match.end]))]
+        if len(matches) < len(result.matches):
+            result = replace_matches(text, matches, result.isolation)
+        places += [_place_of(match, text, rule.id, file.path) for match in matches]
         text = normalize_blank_lines(text, result)
     return RewrittenFile(file, text, tuple(places))
+
+
+def _place_of(match: Match, text: str, rule: str, path: Path) -> Place:
+    start = text.rfind("\n", 0, match.start) + 1
+    end = text.find("\n", match.end)
+    head, tail = text[start : match.start], text[match.end : len(text) if end < 0 else end]
+    matched = text[match.start : match.end]
+    line = text.count("\n", 0, match.start) + 1
+    return Place(rule, path, line, head + matched + tail, head + match.replacement + tail, shape_of(matched))
 
 
 def _accept(rule: FileRule, result: SandboxResult) -> SandboxResult:

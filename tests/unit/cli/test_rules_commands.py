@@ -160,6 +160,36 @@ def test_apply_writes_at_once_and_keeps_the_mode_the_line_ends_and_the_mark(fold
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["m.py", "node_modules"]
 
 
+PLACES = {f"code/{n}.py": "x.get(1, timeout=2)\n" * 5 for n in "ab"} | {"code/c.py": "x.get('<b>&', timeout=f(y)[0])\n"}
+
+
+def test_apply_leaves_out_the_groups_that_are_rejected(folder: Path) -> None:
+    put(folder, PLACES)
+    groups = json.loads(run(folder, "apply", "rules.yml", "code", "--json").stdout)["groups"]
+    assert [(group["id"], group["shape"], group["places"], group["rare"]) for group in groups] == [
+        ("fetch/1", 'x.x("", x=x(x)[0])', 1, True),
+        ("fetch/2", "x.x(0, x=0)", 11, False),
+    ]
+    result = run(folder, "apply", "rules.yml", "code", "--reject", "fetch/2", "--write", "--review", "page.html")
+    assert (result.exit_code, "1 place in 1 file changed" in result.stderr) == (0, True)
+    texts = {name: (folder / name).read_text("utf-8") for name in PLACES}
+    assert texts == {**PLACES, "code/c.py": "x.fetch('<b>&', timeout=f(y)[0])\n"}
+    page = (folder / "page.html").read_text("utf-8")
+    assert ("+x.fetch(&#x27;&lt;b&gt;&amp;&#x27;, timeout=f(y)[0])" in page, "<b>" in page) == (True, False)
+    refused = run(folder, "apply", "rules.yml", "code", "--reject", "get/1")
+    assert refused.stderr == (
+        "error: --reject 'get/1': is no rule that changes something, and no group; there are fetch/1\n"
+    )
+
+
+@pytest.mark.parametrize(("answers", "changed"), [("n\ny\n", "ab"), ("y\nn\n", "c"), ("a\n", "abc"), ("q\n", "")])
+def test_apply_asks_of_every_group(folder: Path, answers: str, changed: str) -> None:
+    put(folder, PLACES)
+    arguments = ["--root", str(folder), "apply", "rules.yml", "code", "--ask", "--write"]
+    assert CliRunner().invoke(main, arguments, input=answers).exit_code == 0
+    assert "".join(name[5] for name in PLACES if (folder / name).read_text("utf-8") != PLACES[name]) == changed
+
+
 def test_undo_takes_back_the_newest_write_and_leaves_what_was_changed_since(folder: Path) -> None:
     files = {f"code/{name}.py": "x.get(1, timeout=2)\n" for name in ("a", "b")}
     put(folder, files)

@@ -1,0 +1,90 @@
+"""What rules would change as one static HTML page: groups of places with their differences, and what to type to leave some out.
+
+The page loads nothing and sends nothing. Code in it is text: nothing of a repository is markup.
+"""
+
+import shlex
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+
+from graftline.codemod.explain import explain
+from graftline.codemod.review import Place, PlaceGroup
+from graftline.codemod.rule_file import FileRule
+from graftline.core.text_diff import escape_controls, unified_diff
+
+MAX_PLACES = 200
+"""Places of a group that are on the page; the others are counted."""
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1f2328; }
+h2 { border-top: 1px solid #d0d7de; padding-top: 1rem; } pre { margin: .3rem 0 1rem; overflow-x: auto; }
+code, pre { font: 13px/1.45 ui-monospace, monospace; } summary { cursor: pointer; }
+.place { color: #57606a; } .del { background: #ffebe9; } .ins { background: #dafbe1; } .rare { color: #9a6700; }
+#command { position: sticky; bottom: 0; background: #f6f8fa; border: 1px solid #d0d7de; padding: .7rem; }
+@media (prefers-color-scheme: dark) {
+  body { background: #0d1117; color: #e6edf3; } .del { background: #67060c; } .ins { background: #033a16; }
+  .rare { color: #d29922; } .place { color: #8d96a0; } #command { background: #161b22; }
+}
+"""
+_SCRIPT = """
+const boxes = [...document.querySelectorAll("input[data-id]")], line = document.querySelector("#command code");
+const start = line.textContent;
+const show = () => {
+  const left = boxes.filter(box => !box.checked).map(box => ` --reject ${box.dataset.id}`);
+  line.textContent = start + left.join("");
+};
+boxes.forEach(box => box.addEventListener("change", show));
+"""
+
+
+def format_review(groups: Sequence[PlaceGroup], rules: Sequence[FileRule], command: Sequence[str]) -> str:
+    """Return the page; `command` is what writes all of it, to which the page adds what is left out."""
+    by_id = {rule.id: rule for rule in rules}
+    places = sum(len(group.places) for group in groups)
+    files = len({place.path for group in groups for place in group.places})
+    sections = [_section(by_id[rule], list(own)) for rule, own in groupby(groups, key=lambda group: group.rule)]
+    return "".join((
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+        f"<style>{_STYLE}</style>\n<h1>{places} places in {files} files</h1>\n",
+        "<p>Places that look alike are one group. Rare groups stand first. Uncheck a group to leave it out.</p>\n",
+        *sections,
+        f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
+        f"<script>{_SCRIPT}</script>\n</html>\n",
+    ))  # fmt: skip
+
+
+def _section(rule: FileRule, groups: Sequence[PlaceGroup]) -> str:
+    count = sum(len(group.places) for group in groups)
+    words = escape(escape_controls("\n".join(explain(rule.action))))
+    return "".join((
+        f"<h2>{escape(rule.id)}: {count} {'place' if count == 1 else 'places'}</h2>\n",
+        f"<details><summary>{escape(escape_controls(rule.message or 'What the rule does'))}</summary>",
+        f"<pre>{words}</pre></details>\n",
+        *map(_group, groups),
+    ))  # fmt: skip
+
+
+def _group(group: PlaceGroup) -> str:
+    first, later = group.typical, [place for place in group.places[:MAX_PLACES] if place not in group.typical]
+    rare = ' <span class="rare">rare</span>' if group.is_rare else ""
+    more = ""
+    if later:
+        unseen = len(group.places) - len(first) - len(later)
+        note = f"<p>{unseen} more are not on this page.</p>" if unseen else ""
+        more = f"<details><summary>the other places</summary>{''.join(map(_place, later))}{note}</details>\n"
+    return (
+        f'<h3><label><input type="checkbox" checked data-id="{escape(shlex.quote(group.id))}"> {escape(group.id)}'
+        f"</label>: {len(group.places)} like <code>{escape(escape_controls(group.shape))}</code>{rare}</h3>\n"
+        f"{''.join(map(_place, first))}{more}"
+    )
+
+
+def _place(place: Place) -> str:
+    lines = [*unified_diff(f"{place.before}\n", f"{place.after}\n", "", "")][3:]
+    classes = {"-": "del", "+": "ins"}
+    shown = "".join(
+        f'<span class="{classes.get(line[:1], "")}">{escape(escape_controls(line.rstrip(chr(10))))}</span>\n'
+        for line in lines
+    )
+    return f'<div class="place">{escape(str(place.path))}:{place.line}</div><pre>{shown}</pre>\n'
