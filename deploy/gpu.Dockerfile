@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1.20
 # The image of a machine with a GPU that serves language models: vLLM, and the command that starts and watches its servers.
 # Of Dagster and of training it has nothing. From the root of a checkout:
-#   docker build --file deploy/gpu.Dockerfile --tag graftline-vllm:0.1.0 .
-#   docker run --gpus all --ipc host --volume /var/cache/graftline:/cache --publish 8001:8001 graftline-vllm:0.1.0 \
+#   docker build --file deploy/gpu.Dockerfile --tag graftline-vllm:0.2.0 .
+#   docker run --gpus all --ipc host --volume /var/cache/graftline:/cache --publish 8001:8001 graftline-vllm:0.2.0 \
 #     serve Qwen/Qwen3-14B-AWQ --host 0.0.0.0 --port 8001 --served-model-name qwen3-14b
 # `graftline model units --fleet gpu` writes whole commands. Where packages come from is told by a secret that leaves no trace:
 # --secret id=pip,src=pip.conf

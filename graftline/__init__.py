@@ -1,3 +1,3 @@
 """Verified training data for an ast-grep refactoring agent."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -106,7 +106,7 @@ def serve(
     for key, value in changes.items():
         put(values, key, value, "--set")
     _refuse_password(database)
-    settings = validate(values, HarborSettings, "graftline env serve")
+    settings = validate(values, HarborSettings, "graftline env serve", tuple(changes))
     key_from = f"{KEY_VARIABLE} of this command" if secrets.get(KEY_VARIABLE) else str(folder / "api_key")
 
     def announce(url: str) -> None:

@@ -197,18 +197,34 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print `rows` to standard output, as wide as the terminal, or at most 120 characters where there is none."""
+    """Print `rows` to standard output, as wide as the terminal; where there is none, within 120 characters if words fit."""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    rows = [*rows]
+    cells = [*zip(columns, *rows, strict=True)]
+    words = [max((cell_len(word) for cell in column for word in cell.split()), default=1) for column in cells]
+    edges = 3 * len(columns) + 1
+    is_terminal = sys.stdout.isatty()
+    # a reader of a file or a pipe searches for words, so that they stay whole there
+    console = Console(width=None if is_terminal else max(_COLUMNS, sum(words) + edges, cell_len(title)))
+    widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
+    for _ in range(sum(widths) + edges - console.width):
+        # of columns that can be narrower without breaking a word, the widest one; on a narrow terminal, of all
+        wide = [index for index in range(len(widths)) if widths[index] > words[index]] or range(len(widths))
+        widths[max(wide, key=widths.__getitem__)] -= 1
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column, overflow="fold", width=max(1, width))
     for row in rows:
         table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else _COLUMNS).print(table)
+    with console.capture() as capture:
+        console.print(table)
+    lines = capture.get().split("\n")
+    click.echo("\n".join(lines if is_terminal else map(str.rstrip, lines)), nl=False)
 
 
 def port_rows(ports: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Names of commands and options of version 0.1.0: they are understood for one version, with a notice on standard error."""
+"""Names of commands and options of version 0.1.0: 0.2 understands them, with a notice on standard error."""
 
 from collections.abc import Mapping
 

@@ -106,9 +106,10 @@ def _make_rules(
         stays = (
             extract_unchanged(texts[0], rejected_lines[number], action, language, sandbox) if rejected_lines else short
         )
-        examples: list[Example] = []
+        examples, places = list[Example](), 0
         for index, (before, _) in enumerate(pairs):
             result = ensure_decided(*sandbox.apply_many(texts[index], language, [action]))
+            places += len(result.matches)
             text = normalize_blank_lines(texts[index], result)
             if text != texts[index] and len(examples) < _MAX_EXAMPLES:
                 example = extract_example(texts[index], text, action, language, sandbox, before.path.name)
@@ -117,7 +118,7 @@ def _make_rules(
         facts = {
             "general": scored.is_general,
             "variables": scored.variables,
-            "places": scored.sites,
+            "places": places,
             "background": scored.background,
         }
         rules.append(FileRule(action, language, examples=tuple(examples), stays=stays, facts=facts))

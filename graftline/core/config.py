@@ -7,7 +7,7 @@ an error), up to 1 MiB, without anchors: a configuration that needs them is a pr
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -36,19 +36,20 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 def load_yaml(path: Path, model: type[ConfigT], overrides: Mapping[str, Any] | None = None) -> ConfigT:
-    """Read `path` into `model`; `overrides` replaces single values by dotted key, before validation.
+    """Read `path` into `model`; `overrides` replaces single values by dotted key, before validation, as `--set` does.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or does not fit; one line `path: key: reason` per fault.
+        ConfigError: the file cannot be read, is not YAML, or does not fit; one line `path: key: reason` per fault, or
+            `--set key: reason` where the value is one of `overrides`.
     """
     tree = parse_yaml(_text(path), str(path))
     for key, value in (overrides or {}).items():
-        put(tree, key, value, str(path))
-    return validate(tree, model, str(path))
+        put(tree, key, value, "--set")
+    return validate(tree, model, str(path), tuple(overrides or ()))
 
 
-def validate(tree: Any, model: type[ConfigT], source: str) -> ConfigT:
-    """Return `tree` as `model`; `source` stands before every fault.
+def validate(tree: Any, model: type[ConfigT], source: str, set_keys: Sequence[str] = ()) -> ConfigT:
+    """Return `tree` as `model`; `source` stands before every fault, and `--set` before those of `set_keys`.
 
     Raises:
         ConfigError: as `load_yaml`.
@@ -57,11 +58,10 @@ def validate(tree: Any, model: type[ConfigT], source: str) -> ConfigT:
         # through JSON's rules: strict, yet a list may become a tuple and a string an enum member
         return model.model_validate_json(json.dumps(tree, allow_nan=False))
     except ValidationError as error:
-        faults = (
-            f"{source}: {'.'.join(map(str, fault['loc'])) or '(whole file)'}: {_explain(fault, model)}"
-            for fault in error.errors(include_url=False)
-        )
-        raise ConfigError("\n".join(faults)) from None
+        faults = error.errors(include_url=False)
+        raise ConfigError(
+            "\n".join(f"{_place(fault, tree, source, set_keys)}: {_explain(fault, model)}" for fault in faults)
+        ) from None
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{source}: a value is neither text, number, list nor mapping ({error}); quote it") from None
 
@@ -162,6 +162,22 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
 
 
+def _place(fault: Any, tree: Any, source: str, set_keys: Sequence[str]) -> str:
+    """Return where a fault is: in `source`, or in the one of `set_keys` that put the value there."""
+    key, value = list[str](), tree
+    for step in fault["loc"]:
+        inner = value.get(step) if isinstance(value, Mapping) else None
+        # below a union stands the `kind` of the member that was tried, which nobody typed
+        if inner is not None or not isinstance(value, Mapping) or value.get("kind") != step:
+            key.append(str(step))
+            value = inner
+    for set_key in sorted(set_keys, key=len, reverse=True):
+        parts = set_key.split(".")
+        if key[: len(parts)] == parts or (fault["type"] == "extra_forbidden" and parts[: len(key)] == key):
+            return f"--set {'.'.join(key)}"
+    return f"{source}: {'.'.join(map(str, fault['loc'])) or '(whole file)'}"
+
+
 def _explain(fault: Any, model: type[BaseModel]) -> str:
     if fault["type"] == "extra_forbidden":
         return f"unknown key; known here: {', '.join(known_keys(model, fault['loc'][:-1])) or 'none'}"
@@ -196,13 +212,13 @@ def put(tree: Any, dotted: str, value: Any, source: str) -> None:
     """Set a value of nested mappings by dotted key.
 
     Raises:
-        ConfigError: something on the way is no mapping; `source` stands before it.
+        ConfigError: something on the way is no mapping; `source` stands before the key.
     """
     keys = dotted.split(".")
     for depth, key in enumerate(keys):
         if not isinstance(tree, dict):
             parent = repr(".".join(keys[:depth])) if depth else "the file"
-            raise ConfigError(f"{source}: {dotted}: cannot be overridden, {parent} is not a mapping")
+            raise ConfigError(f"{source} {dotted}: cannot be set, {parent} is not a mapping")
         if depth < len(keys) - 1:
             tree = tree.setdefault(key, {})
     tree[keys[-1]] = value

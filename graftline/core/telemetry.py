@@ -5,11 +5,11 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import Field
 
+from graftline import __version__
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, install_command
 from graftline.core.logs import JsonLogFiles
@@ -118,7 +118,7 @@ def _open_pushes(
         headers["Authorization"] = secrets.require(settings.authorization, "telemetry.push").get_secret_value()
     about = {
         "service.name": "graftline",
-        "service.version": version("graftline"),
+        "service.version": __version__,
         "service.instance.id": process,
         "host.name": socket.gethostname(),
     }

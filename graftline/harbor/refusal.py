@@ -1,11 +1,13 @@
 """Why the service, or a task app, refuses a request. Only the answer knows the status of HTTP, which follows from the code."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 _SHOWN = 200
+_MOST_NAMES = 10
 _UNPROCESSABLE = 422
 _STATUSES = {
     "unauthorized": 401,
@@ -62,6 +64,10 @@ class RequestError(Exception):
         self.status = _STATUSES.get(code, _UNPROCESSABLE) if status is None else status
 
 
-def not_found(kind: str, name: str) -> RequestError:
-    """Return the refusal of what is not there."""
-    return RequestError("not_found", f"{kind} {name[:_SHOWN]!r}: there is none; list them to see what there is")
+def not_found(kind: str, name: str, names: Sequence[str] = ()) -> RequestError:
+    """Return the refusal of what is not there; `names` are some that are, close ones first."""
+    close = get_close_matches(name[:_SHOWN], names, n=_MOST_NAMES)
+    shown = [*close, *(other for other in names if other not in close)][:_MOST_NAMES]
+    more = ", …" if len(names) > len(shown) else ""
+    advice = f"there are {', '.join(shown)}{more}" if shown else "list them to see what there is"
+    return RequestError("not_found", f"{kind} {name[:_SHOWN]!r}: there is none; {advice}")

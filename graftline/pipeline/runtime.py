@@ -210,13 +210,14 @@ def recipe_config(paths: Paths, recipe: str, config: Values = None) -> TinkerTra
     if recipe in names:
         return load_recipe(paths, recipe, config)
     if recipe not in CONFIGS:
+        fileless = ", ".join(name for name in CONFIGS if name not in names)
         raise ConfigError(
-            f"recipe {recipe!r} is unknown; {paths.configs / 'recipes'} has {', '.join(names) or 'none'}, and there are"
-            f" {', '.join(CONFIGS)} to be given all values"
+            f"recipe {recipe!r} is unknown; the files of {paths.configs / 'recipes'} are {', '.join(names) or 'none'}"
+            + (f"; without a file, where every value is set, there are {fileless}" if fileless else "")
         )
     tree: dict[str, Any] = {"recipe": recipe}
     for key, value in (config or {}).items():
-        put(tree, key, value, f"recipe {recipe}")
+        put(tree, key, value, f"recipe {recipe}:")
     return restore_config(tree, f"recipe {recipe}")
 
 

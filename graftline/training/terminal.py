@@ -9,7 +9,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graftline.training.runs import StepMetrics
 
 _SPEED_PERIOD_S = 3600.0
-END_NOTICE = "\nends with a checkpoint after the step under way; interrupt again to end at once\n"
+END_NOTICE = (
+    "\nends with a checkpoint after the step under way and those sent ahead of it (`submit_ahead`);"
+    " interrupt again to end at once\n"
+)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from graftline import __version__
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -41,4 +43,4 @@ def test_the_command_of_the_wheel_runs_without_the_shells(wheel: Path, tmp_path:
     )
     lines = done.stdout.splitlines()
     assert lines[0].startswith(str(site))
-    assert lines[1].endswith("version 0.1.0")
+    assert lines[1].endswith(f"version {__version__}")

@@ -43,6 +43,8 @@ from graftline.harbor.tar_stream import ArchiveLimits
 
 _TRIES = 5
 _ROWS_AT_ONCE = 5000
+_MOST_NAMES = 1000
+"""That are looked at for one close to a name that no deployment has."""
 _AT = "/api/harbor/deployments"
 
 
@@ -153,7 +155,8 @@ def find_deployment(connection: Connection, id_or_name: str) -> Row[Any]:
             query = select(deployments).where(condition).order_by(deployments.c.version.desc()).limit(1)
             if (row := connection.execute(query).first()) is not None:
                 return row
-    raise not_found("deployment", id_or_name)
+    names = select(deployments.c.name).distinct().order_by(deployments.c.name).limit(_MOST_NAMES)
+    raise not_found("deployment", id_or_name, [*connection.execute(names).scalars()])
 
 
 def task_ids(deployment: Row[Any], seeds: Sequence[int]) -> list[str]:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from graftline import __version__
 from graftline.cli.main import main
+from graftline.cli.options import port_rows
 from graftline.core.paths import Paths
 from graftline.pipeline.manifests import MANIFESTS, load_manifest
 
@@ -50,7 +51,9 @@ def test_the_configuration_is_what_stands_behind_each_port(small_checkout: Any, 
     words = [line.split()[:2] for line in table.stdout.splitlines()]
     assert (table.exit_code, table.stderr, words[0]) == (0, "", ["Manifest", name])
     assert [port for port, settings in expected.items() if [port, settings["kind"]] not in words] == []
-    assert max(map(len, table.stdout.splitlines())) <= 120
+    lines = table.stdout.splitlines()
+    assert (max(map(len, lines)) <= 120, [line for line in lines if line != line.rstrip()]) == (True, [])
+    assert {word for row in port_rows(expected) for word in row[2].split()} <= {*table.stdout.split()}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_a_port_or_one_of_its_settings_can_be_replaced(
     ("options", "message"),
     [
         (["--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
-        (["--set", "teacher.depth=3"], "{local}: teacher.induction.depth: unknown key; known here: kind"),
+        (["--set", "teacher.depth=3"], "--set teacher.depth: unknown key; known here: kind"),
         (["--set", "sandbox={"], "--set sandbox: line 1, column 2: not valid YAML: "),
     ],
 )

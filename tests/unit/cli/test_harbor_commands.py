@@ -275,7 +275,7 @@ def test_tasks_are_exported_and_imported_as_harbor_tasks(place: Place, tmp_path:
     [
         (["upload", "thirds"], 1, "deployment 'thirds' is not configured; known: halves, refactoring; name one of them"),
         (["upload", "thirds.yaml"], 1, "thirds.yaml: cannot be read (No such file or directory); expected a YAML file"),
-        (["status", "thirds"], 1, "answers 404 Not Found: deployment 'thirds': there is none; list them to see"),
+        (["status", "halvs"], 1, "answers 404 Not Found: deployment 'halvs': there is none; there are halves"),
         (["status", ".."], 1, "deployment_id: '..' names no deployment; `graftline env list` shows them"),
         (["run", "thirds", "--seeds", "1"], 1, "deployment 'thirds': there is none"),
         (["run", "rewrites", "--seeds", "0-9"], 1, "stands for no task; it has 2 tasks, of the seeds 0 to 1"),

@@ -73,6 +73,12 @@ def test_learn_says_all_there_is_as_json(folder: Path) -> None:
     assert [entry["facts"]["general"] for entry in output["rules"]] == [True]
 
 
+def test_learn_counts_what_a_rule_replaces_as_one_place_however_much_of_it_differs(folder: Path) -> None:
+    put(folder, {"before.py": "x = foo(a, b, c)\n", "after.py": "x = foo(b, c, d)\n"})
+    output = json.loads(run(folder, "learn", "before.py", "after.py", "--json").stdout)
+    assert [entry["facts"]["places"] for entry in output["rules"]] == [1]
+
+
 def test_what_learn_writes_passes_its_own_test(folder: Path) -> None:
     assert run(folder, "learn", "before.py", "after.py", "--output", "found.yml").exit_code == 0
     result = run(folder, "test", "found.yml", "--json")

@@ -64,10 +64,10 @@ def loaded(path: Path, text: str, overrides: dict[str, Any] | None = None) -> Ou
     return load_yaml(path, Outer, overrides)
 
 
-def refusal(path: Path, text: str, overrides: dict[str, Any] | None = None) -> str:
+def refusal(path: Path, text: str) -> str:
     """Return the message without the path, which has to stand before every line."""
     with pytest.raises(ConfigError) as raised:
-        loaded(path, text, overrides)
+        loaded(path, text)
     lines = str(raised.value).splitlines()
     assert [line for line in lines if not line.startswith(f"{path}: ")] == []
     return "\n".join(line.removeprefix(f"{path}: ") for line in lines)
@@ -291,16 +291,39 @@ def test_an_override_replaces_the_value_at_its_dotted_key(
 @pytest.mark.parametrize(
     ("text", "key", "fault"),
     [
-        ("name: a", "name.first", "name.first: cannot be overridden, 'name' is not a mapping"),
-        ("name: a", "name.first.letter", "name.first.letter: cannot be overridden, 'name' is not a mapping"),
-        ("inner: {depth: 1}", "inner.depth.a", "inner.depth.a: cannot be overridden, 'inner.depth' is not a mapping"),
-        ("many: [{}]", "many.0", "many.0: cannot be overridden, 'many' is not a mapping"),
-        ("", "count", "count: cannot be overridden, the file is not a mapping"),
-        ("[1]", "inner.depth", "inner.depth: cannot be overridden, the file is not a mapping"),
+        ("name: a", "name.first", "name.first: cannot be set, 'name' is not a mapping"),
+        ("name: a", "name.first.letter", "name.first.letter: cannot be set, 'name' is not a mapping"),
+        ("inner: {depth: 1}", "inner.depth.a", "inner.depth.a: cannot be set, 'inner.depth' is not a mapping"),
+        ("many: [{}]", "many.0", "many.0: cannot be set, 'many' is not a mapping"),
+        ("", "count", "count: cannot be set, the file is not a mapping"),
+        ("[1]", "inner.depth", "inner.depth: cannot be set, the file is not a mapping"),
     ],
 )
 def test_an_override_needs_mappings_on_its_way(path: Path, text: str, key: str, fault: str) -> None:
-    assert refusal(path, text, {key: 1}) == fault
+    with pytest.raises(ConfigError) as raised:
+        loaded(path, text, {key: 1})
+    assert str(raised.value) == f"--set {fault}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        ({"count": "a"}, "--set count: input should be a valid integer (got 'a')"),
+        ({"inner.deep": 1}, "--set inner.deep: unknown key; known here: depth, names"),
+        ({"inner": {"deep": 1}}, "--set inner.deep: unknown key; known here: depth, names"),
+        # the first part of what was typed is no key; a union's `kind` is none that anybody typed
+        ({"place.yards.whole": 1}, "--set place.yards: unknown key; known here: kind, metres"),
+        ({"place": {"kind": "off"}}, "--set place: input tag 'off' found using 'kind' does not match any"),
+        # what the file says wrong is the fault of the file
+        ({"inner.depth": 1}, "{path}: share: input should be a valid number (got 'b')"),
+    ],
+)
+def test_a_fault_of_an_override_names_the_option(path: Path, overrides: dict[str, Any], fault: str) -> None:
+    text = "place: {kind: near}\n" + ("share: b\n" if "{path}" in fault else "")
+    with pytest.raises(ConfigError) as raised:
+        loaded(path, text, overrides)
+    [line] = str(raised.value).splitlines()
+    assert line.startswith(fault.format(path=path))
 
 
 def test_a_tree_from_elsewhere_is_validated_under_its_own_name() -> None:

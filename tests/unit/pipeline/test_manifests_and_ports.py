@@ -149,15 +149,15 @@ def test_an_unknown_manifest_or_port_lists_the_known_ones(
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"sandbox": "docker"}, ["local.yaml: sandbox: ", "'docker'", "'warm', 'process', 'memory'"]),
-        ({"teacher": "oracle"}, ["local.yaml: teacher: ", "'oracle'", "'induction', 'memory'"]),
-        ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'sources', 'homes', 'local', 'memory'"]),
+        ({"sandbox": "docker"}, ["--set sandbox: ", "'docker'", "'warm', 'process', 'memory'"]),
+        ({"teacher": "oracle"}, ["--set teacher: ", "'oracle'", "'induction', 'memory'"]),
+        ({"dataset_hub": "cloud"}, ["--set dataset_hub: ", "'cloud'", "'sources', 'homes', 'local', 'memory'"]),
         (
             {"sandbox.limits.cpu": 1},
-            ["sandbox.warm.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
+            ["--set sandbox.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
         ),
-        ({"sandbox.limits.cpu_s": "2"}, ["sandbox.warm.limits.cpu_s: input should be a valid integer (got '2')"]),
-        ({"teacher": 3}, ["local.yaml: teacher: input should be an object (got 3)"]),
+        ({"sandbox.limits.cpu_s": "2"}, ["--set sandbox.limits.cpu_s: input should be a valid integer (got '2')"]),
+        ({"teacher": 3}, ["--set teacher: input should be an object (got 3)"]),
     ],
 )
 def test_what_does_not_fit_says_where_and_what_would(
