@@ -2,7 +2,7 @@
 
 Every edit of the sample `release_pairs` is put into words, in full and lazily, and the reader of the templates makes the change from
 these words and the text before. The reader knows the templates, so this says that an instruction is complete, not that a model
-understands it. Nothing was tuned on other edits than these. Beside it, in the same run: the sentence that a row comes with ("Change `X`
+understands it. Nothing was tuned on other edits than these. Beside it, in the same run: the sentence that a row alone would give ("Change `X`
 as P did from 1.0 to 2.0."), from which nobody can do the change.
 
     python -m benchmarks.instructions [--limit N]
@@ -27,8 +27,8 @@ from graftline.sandbox.actions import MemorySandbox
 SAMPLE = CHECKOUT / "data/samples/release_pairs.jsonl.gz"
 
 
-def measure_edit(edit: Edit) -> dict[str, Any]:
-    """Return what became of one edit: details in which it is asked for, characters, whether its own sentence would do."""
+def measure_edit(edit: Edit, origin: str) -> dict[str, Any]:
+    """Return what became of one edit: details in which it is asked for, characters, whether the sentence `origin` would do."""
     sandbox = MemorySandbox()
     started = time.process_time()
     wordings = describe_edit(edit.pre, edit.post, edit.language, edit.id, sandbox)
@@ -37,8 +37,13 @@ def measure_edit(edit: Edit) -> dict[str, Any]:
         "details": [wording.detail for wording in wordings],
         "characters": len(wordings[0].text) if wordings else 0,
         "milliseconds": 1000 * (time.process_time() - started),
-        "origin_answers": is_answerable(edit.instruction, edit.pre, edit.post, edit.language, sandbox),
+        "origin_answers": is_answerable(origin, edit.pre, edit.post, edit.language, sandbox),
     }
+
+
+def sentence_of_origin(pair: ReleasePair) -> str:
+    """Return all that a row says of what was done."""
+    return f"Change `{pair.qual.lstrip('.')}` as {pair.pkg} did from {pair.old} to {pair.new}."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, help="edits at most")
     options = parser.parse_args(arguments)
     with gzip.open(SAMPLE, "rt", encoding="utf-8") as stream:
-        results = [edit_of(ReleasePair.model_validate_json(line), "release_pairs") for line in stream]
-    edits = [result for result in results if isinstance(result, Edit)][: options.limit]
-    rows = [measure_edit(edit) for edit in edits]
+        pairs = [ReleasePair.model_validate_json(line) for line in stream]
+    results = [(edit_of(pair, "release_pairs"), sentence_of_origin(pair)) for pair in pairs]
+    edits = [(result, sentence) for result, sentence in results if isinstance(result, Edit)][: options.limit]
+    rows = [measure_edit(edit, sentence) for edit, sentence in edits]
     described = [row for row in rows if row["details"]]
     of_language, languages = Counter(row["language"] for row in described), Counter(row["language"] for row in rows)
     figures = {

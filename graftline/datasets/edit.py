@@ -5,14 +5,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
 from graftline.core.parquet import Column
-
-DERIVED = "instruction:derived"
-"""Tag of an edit whose instruction was made up of its origin, or is of more than the edit: it does not say what to do."""
+from graftline.datasets.instruction_source import (
+    AnswerableBy,
+    InstructionSource,
+    default_answerable,
+    default_answerable_by,
+    default_source,
+)
 
 
 class Edit(BaseModel):
@@ -20,11 +25,17 @@ class Edit(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    instruction: str = Field(min_length=1)
+    instruction: str
+    """Empty where `instruction_source` is `none`."""
     pre: str = Field(min_length=1)
     post: str = Field(min_length=1)
     language: Language
     tags: tuple[str, ...] = ()
+    instruction_source: InstructionSource = Field(default_factory=default_source, validate_default=True)
+    answerable: bool | None = Field(default_factory=default_answerable)
+    """Whether the change can be done from the instruction and the text before; None where nobody has tried."""
+    answerable_by: AnswerableBy | None = Field(default_factory=default_answerable_by)
+    """How that was decided."""
     id: str = Field(min_length=1)
     """`<dataset>:<digest>`, equal for equal rows."""
     dataset: str = Field(min_length=1)
@@ -47,6 +58,13 @@ class Edit(BaseModel):
     """The action that makes `post` from `pre`, or the first of several; for synthetic edits."""
     gold_next: tuple[Action, ...] = ()
     """The actions after it, each on what the one before made: an import, and then its uses."""
+
+    @field_validator("instruction_source")
+    @classmethod
+    def _has_its_instruction(cls, source: InstructionSource, info: ValidationInfo) -> InstructionSource:
+        if source != "none" and not info.data.get("instruction"):
+            raise PydanticCustomError("no_instruction", "is {source}, but the instruction is empty", {"source": source})
+        return source
 
 
 class Label(BaseModel):
@@ -122,6 +140,9 @@ EDITS: Mapping[str, Column] = {
     "pre": "text",
     "post": "text",
     "tags": "text",
+    "instruction_source": "word",
+    "answerable": "flag?",
+    "answerable_by": "word?",
     "license": "word",
     "origin_group": "word",
     "cluster": "word",
@@ -138,6 +159,9 @@ NORMALIZED: Mapping[str, Column] = {
     "pre": "text",
     "post": "text",
     "tags": "text",
+    "instruction_source": "word",
+    "answerable": "flag?",
+    "answerable_by": "word?",
     "license": "word",
     "origin_group": "word",
     "origin": "text",

@@ -22,6 +22,7 @@ from graftline.datasets.decontaminate import Evaluations
 from graftline.datasets.edit import DROPS, NORMALIZED, Edit, Label, Rejection, RejectReason
 from graftline.datasets.fingerprints import key, signatures, strip_whitespace
 from graftline.datasets.ingest import CleanEdit, Ingest
+from graftline.datasets.instruction_source import FIELDS
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow
 
@@ -217,6 +218,7 @@ def _columns(fingerprinted: list[_FingerprintedEdit], lines: list[bytes]) -> dic
         "pre": [edit.pre for edit in edits],
         "post": [edit.post for edit in edits],
         "tags": [orjson.dumps(edit.tags).decode() for edit in edits],
+        **{name: [getattr(edit, name) for edit in edits] for name in FIELDS},
         "license": [edit.license for edit in edits],
         "origin_group": [edit.group for edit in edits],
         "origin": [edit.origin for edit in edits],
@@ -224,7 +226,7 @@ def _columns(fingerprinted: list[_FingerprintedEdit], lines: list[bytes]) -> dic
         "post_tokens": [clean.post_tokens for clean, _, _ in fingerprinted],
         "line_bytes": [len(line) for line in lines],
         "id_key": [key(edit.id.encode()) for edit in edits],
-        "asked_key": [key(edit.instruction.encode(), edit.pre.encode()) for edit in edits],
+        "asked_key": [_asked_key(edit) for edit in edits],
         "pre_key": [key(pre) for _, pre, _ in fingerprinted],
         "done_key": [key(pre, clean.post_stripped.lower()) for clean, pre, _ in fingerprinted],
         "change_key": [
@@ -233,6 +235,12 @@ def _columns(fingerprinted: list[_FingerprintedEdit], lines: list[bytes]) -> dic
         "link_keys": [_link_keys(edit) for edit in edits],
         "signature": [signature for _, _, signature in fingerprinted],
     }
+
+
+def _asked_key(edit: Edit) -> int:
+    # of an edit that has no instruction yet, what it will ask for is what it comes to
+    asks = (edit.instruction,) if edit.instruction else ("", edit.post)
+    return key(*(text.encode() for text in (*asks, edit.pre)))
 
 
 def _link_keys(edit: Edit) -> list[int]:

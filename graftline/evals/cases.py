@@ -120,6 +120,7 @@ def _read_case(path: Path, number: int, line: bytes) -> Case:
         dataset=name,
         language=pair.language,
         instruction=pair.instruction,
+        instruction_source="human" if pair.instruction else "none",
         before=pair.pre,
         target=pair.post,
         license="",

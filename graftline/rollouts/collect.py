@@ -20,6 +20,7 @@ from graftline.codemod.equality import Level, normalize_blank_lines
 from graftline.codemod.grade import Grade, count_background_matches, grade, measure, parse_ok
 from graftline.core.config import Config
 from graftline.core.errors import DataError, SandboxError
+from graftline.datasets.instruction_source import FIELDS
 from graftline.rollouts.reward import BAD_FORMAT, SAYS_NOTHING, Reward, RewardWeights, reward
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
@@ -31,7 +32,7 @@ from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
 logger = logging.getLogger(__name__)
 
 _MAX_DIFF_CHARACTERS = 20_000
-_OF_TASK = ("dataset", "language", "instruction", "license", "group", "origin", "tags")
+_OF_TASK = ("dataset", "language", "instruction", "license", "group", "origin", "tags", *FIELDS)
 """What a trajectory says of its task as the task has it."""
 
 

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from graftline.core.errors import DataError, RecordError
 from graftline.core.jsonl import whole_length
 from graftline.core.record import sync
+from graftline.datasets.instruction_source import FIELDS
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory
 
@@ -180,7 +181,10 @@ class Current:
 
 
 def current_attempts(attempts: Iterable[Trajectory], tasks: Sequence[Task]) -> Current:
-    """Return those of `attempts`, which stand in the order in which they were made, that count for `tasks`."""
+    """Return those of `attempts`, which stand in the order in which they were made, that count for `tasks`.
+
+    They say of their instructions what the tasks say now: that may be found out after the attempt.
+    """
     order = {task.digest: number for number, task in enumerate(tasks)}
     latest: dict[tuple[int, str, int], Trajectory] = {}
     left_out: Counter[str] = Counter()
@@ -191,7 +195,12 @@ def current_attempts(attempts: Iterable[Trajectory], tasks: Sequence[Task]) -> C
             continue
         place = number, attempt.teacher, attempt.attempt
         left_out["not_kept.superseded"] += place in latest
-        latest[place] = attempt
+        latest[place] = _with_findings(attempt, tasks[number])
     return Current(
         [latest[place] for place in sorted(latest)], {name: count for name, count in left_out.items() if count}
     )
+
+
+def _with_findings(attempt: Trajectory, task: Task) -> Trajectory:
+    findings = {name: getattr(task, name) for name in FIELDS}
+    return attempt.model_copy(update=findings)

@@ -16,12 +16,15 @@ from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit, Label
+from graftline.datasets.instruction_source import (
+    FIELDS,
+    AnswerableBy,
+    InstructionSource,
+    default_answerable,
+    default_answerable_by,
+    default_source,
+)
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
-
-BY_RULE = "instruction:rule"
-"""Tag of a task whose instruction is made of the rules that do the edit."""
-UNANSWERABLE = "instruction:none"
-"""Tag of a task whose instruction does not say what to do."""
 
 WORDS_ALONE = "comment-only"
 """Tag of a task that changes comments or docstrings and no code: there is nothing that ast-grep is for."""
@@ -51,11 +54,16 @@ class Task(BaseModel):
     origin: str
     """The row it comes from, as the edit names it."""
     tags: tuple[str, ...] = ()
+    instruction_source: InstructionSource = Field(default_factory=default_source)
+    answerable: bool | None = Field(default_factory=default_answerable)
+    """Whether the change can be done from the instruction and the text before; None where nobody has tried."""
+    answerable_by: AnswerableBy | None = Field(default_factory=default_answerable_by)
+    """How that was decided."""
 
     @property
     def is_for_agents(self) -> bool:
         """Whether it is one for whoever is told what to do: the instruction says it, as far as is known, and code changes."""
-        return not {UNANSWERABLE, WORDS_ALONE} & {*self.tags}
+        return self.answerable is not False and WORDS_ALONE not in self.tags
 
     @property
     def gold_actions(self) -> tuple[PatternAction | RuleAction, ...]:
@@ -65,7 +73,8 @@ class Task(BaseModel):
     @property
     def digest(self) -> str:
         """What tells the task, as it is, from all others."""
-        values = self.model_dump(mode="json")
+        # what becomes known of an instruction makes no other task of it
+        values = self.model_dump(mode="json", exclude={*FIELDS})
         # as version 0.1.0 spelled it: attempts at its tasks count for the same tasks here
         values["licence"] = values.pop("license")
         values["tags"] = [tag.replace("license:", "licence:") for tag in values["tags"]]

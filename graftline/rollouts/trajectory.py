@@ -14,6 +14,13 @@ from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import Level
 from graftline.core.hashing import digest
+from graftline.datasets.instruction_source import (
+    AnswerableBy,
+    InstructionSource,
+    default_answerable,
+    default_answerable_by,
+    default_source,
+)
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.teachers.base import FailedAttempt, Generation, InvalidAnswer, Proposal
@@ -137,8 +144,9 @@ class Timings:
 class Trajectory(_Stored):
     """One attempt at one task."""
 
-    schema_version: Literal[4] = 4
-    """Before 4 the key `license` was spelled `licence`; such attempts are read as well."""
+    schema_version: Literal[5] = 5
+    """Before 5 tags said where the instruction comes from, and before 4 the key `license` was spelled `licence`; such attempts are
+    read as well."""
     task_id: str
     task_digest: str
     """Of the task as it was attempted."""
@@ -153,6 +161,11 @@ class Trajectory(_Stored):
     group: str
     origin: str
     tags: tuple[str, ...]
+    instruction_source: InstructionSource = Field(default_factory=default_source)
+    answerable: bool | None = Field(default_factory=default_answerable)
+    """Whether the change can be done from the instruction and the text before; None where nobody has tried."""
+    answerable_by: AnswerableBy | None = Field(default_factory=default_answerable_by)
+    """How that was decided."""
     teacher: str
     steps: tuple[TrajectoryStep, ...]
     level: Level
@@ -166,8 +179,8 @@ class Trajectory(_Stored):
 
     @field_validator("schema_version", mode="before")
     @classmethod
-    def _read_version_3(cls, version: Any) -> Any:
-        return 4 if version == 3 else version
+    def _read_earlier_versions(cls, version: Any) -> Any:
+        return 5 if version in (3, 4) else version
 
     @field_validator("tags")
     @classmethod

@@ -13,6 +13,7 @@ from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import canonicalize
 from graftline.core.errors import ConfigError
 from graftline.datasets.edit import Edit
+from graftline.datasets.instruction_source import FIELDS
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.composed import compose
@@ -214,4 +215,5 @@ def _origin(task: Task) -> Row:
         "language": task.language,
         "license": task.license,
         "origin": task.origin,
+        **{name: getattr(task, name) for name in FIELDS},
     }

@@ -2,7 +2,7 @@
 
 JSON lines, and only patches: what a hunk shows of a file is the text before and after. The description is that of the
 whole commit, so only patches of one file are used, and no long ones; each hunk becomes an edit. Where there are several, the
-description asks for more than each of them does, which is tagged `instruction:derived`. Rows carry no license: that of the
+description asks for more than each of them does, and they have no instruction. Rows carry no license: that of the
 repository counts.
 """
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.commit_messages import clean_message
-from graftline.datasets.edit import DERIVED, Edit, Rejection, RejectReason, RowResult
+from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
 from graftline.datasets.language import language_of_path
 from graftline.datasets.readers.base import Source, row_id
@@ -203,15 +203,15 @@ def _edits(commit: AgentCommit, name: str, dataset: Dataset) -> Sequence[RowResu
             )
         pre, post, is_dedented = _dedent(hunk)
         return Edit(
-            instruction=instruction,
+            instruction="" if len(hunks) > 1 else instruction,
             pre=pre,
             post=post,
             language=language,
             tags=(
                 *(name, "hunk", f"agent:{commit.agent}"),
                 *(("dedented",) if is_dedented else ()),
-                *((DERIVED,) if len(hunks) > 1 else ()),
             ),
+            instruction_source="none" if len(hunks) > 1 else "commit",
             id=row_id(name, commit.repo, commit.sha, path, str(number)),
             dataset=name,
             license=license,

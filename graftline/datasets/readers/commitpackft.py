@@ -59,6 +59,7 @@ def edit_of(row: CommitRow, instruction: str, name: str) -> Edit | Rejection:
         post=row.new_contents,
         language=language,
         tags=(name, f"license:{license}", f"lang:{row.lang}", f"repo:{repository}"),
+        instruction_source="commit",
         id=row_id(name, row.commit, row.old_file, row.new_file),
         dataset=name,
         license=license,

@@ -106,7 +106,9 @@ def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
     }
     if len(votes) == len(pair.evaluations) and all(votes):
         # with the number, as one commit refactors several methods of a file
-        return Edit(**shared, commit=pair.commit_sha, path=f"{pair.file_path}#{pair.refactoring_id}")
+        return Edit(
+            **shared, instruction_source="rule", commit=pair.commit_sha, path=f"{pair.file_path}#{pair.refactoring_id}"
+        )
     return Label(**shared, label=kind, holds=None if any(votes) else False, detail=pair.description)
 
 

@@ -102,6 +102,7 @@ def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Rejection:
         post=post,
         language="python",
         tags=(name, *_kind(row.instr_type), "seed-commit"),
+        instruction_source="model",
         id=row_id(name, commit, row.instr_type, instruction, pre),
         dataset=name,
         license=dataset.license,

@@ -1,13 +1,12 @@
 """`release_pairs`: one function in two releases of the same package.
 
-Rows carry license, package and both versions. There is no instruction; one is written from the function's name, and
-the edit is tagged `instruction:derived`.
+Rows carry license, package and both versions, and no instruction: the edits have none, until the stage `tasks` puts them into words.
 """
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.edit import DERIVED, Edit, Rejection, RejectReason
+from graftline.datasets.edit import Edit, Rejection, RejectReason
 from graftline.datasets.formats import json_lines
 from graftline.datasets.readers.base import Source
 
@@ -45,11 +44,12 @@ def edit_of(pair: ReleasePair, name: str) -> Edit | Rejection:
         return Rejection(RejectReason.EMPTY_POST, "post is empty: the function was removed, not rewritten")
     package = f"{pair.registry}:{pair.pkg}"
     return Edit(
-        instruction=f"Change `{pair.qual.lstrip('.')}` as {pair.pkg} did from {pair.old} to {pair.new}.",
+        instruction="",
         pre=pair.pre,
         post=pair.post,
         language=language,
-        tags=(name, f"license:{pair.license}", DERIVED),
+        tags=(name, f"license:{pair.license}"),
+        instruction_source="none",
         id=f"{name}:{number}",
         dataset=name,
         license=pair.license,

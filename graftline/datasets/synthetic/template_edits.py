@@ -180,6 +180,7 @@ def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int)
         post=instance.post,
         language=language,
         tags=tuple(tags),
+        instruction_source="rule",
         id=_id(snippet, instance),
         dataset="synthetic_rules",
         license=source.license,

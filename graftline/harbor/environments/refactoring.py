@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from graftline.codemod.equality import Level
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
+from graftline.datasets.instruction_source import FIELDS
 from graftline.harbor.contract import (
     Artifact,
     FailureCause,
@@ -209,6 +210,7 @@ class RefactoringEnvironment:
                 "group": task.group,
                 "origin": task.origin,
                 "tags": [*task.tags],
+                **{name: getattr(task, name) for name in FIELDS},
                 "task_digest": task.digest,
             },
         )

@@ -14,14 +14,13 @@ from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
-from graftline.rollouts.task import BY_RULE, UNANSWERABLE, WORDS_ALONE, OpenTask, open_task_of, validate_tasks
+from graftline.rollouts.task import WORDS_ALONE, OpenTask, open_task_of, validate_tasks
 from graftline.rollouts.task_instructions import ask_for_edit
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
-_COUNTED = {"instructions.rule": BY_RULE, "instructions.none": UNANSWERABLE, "comment_only": WORDS_ALONE}
-"""Tags by the names of their counts."""
+_ANSWERABLE = {True: "answerable", False: "unanswerable", None: "untried"}
 
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -37,8 +36,12 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         soundness = validate_tasks(edits, lineage.ports.sandbox)
         write_lines(folder / "tasks.jsonl", soundness.tasks)
         unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
-        tags = Counter(tag for task in soundness.tasks for tag in task.tags)
-        counted = {name: tags[tag] for name, tag in _COUNTED.items() if tags[tag]}
+        instructions = Counter(
+            f"instructions.{task.dataset}.{task.instruction_source}.{_ANSWERABLE[task.answerable]}"
+            for task in soundness.tasks
+        )
+        comment_only = sum(WORDS_ALONE in task.tags for task in soundness.tasks)
+        counted = {**dict(sorted(instructions.items())), **({"comment_only": comment_only} if comment_only else {})}
         return Contents({"rows": len(soundness.tasks), **counted, **unsound})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)

@@ -13,6 +13,7 @@ from typing import Any
 
 from graftline.astgrep.action import ACTION
 from graftline.codemod.canonical import canonical_text, canonicalize
+from graftline.datasets.instruction_source import FIELDS
 from graftline.llm.base import Message
 from graftline.rollouts.reward import rl_reward
 from graftline.rollouts.state.state import StateUpdate
@@ -173,5 +174,5 @@ def _wrong_answers(
 
 
 def _origin(trajectory: Trajectory) -> Row:
-    names = ("task_id", "dataset", "language", "license", "origin", "teacher", "attempt")
+    names = ("task_id", "dataset", "language", "license", "origin", *FIELDS, "teacher", "attempt")
     return {name: getattr(trajectory, name) for name in names}

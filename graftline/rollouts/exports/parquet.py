@@ -7,6 +7,7 @@ from typing import Any
 
 from graftline.astgrep.action import ACTION
 from graftline.core.parquet import Column
+from graftline.datasets.instruction_source import FIELDS
 from graftline.rollouts.reward import Reward, rl_reward
 from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 
@@ -61,7 +62,10 @@ TRAJECTORIES: Mapping[str, Column] = {
     **_columns(
         ("text", "task_id dataset language split teacher"),
         ("whole", "attempt"),
-        ("text", "instruction license origin_group origin task_digest made_by"),
+        ("text", "instruction instruction_source"),
+        ("flag?", "answerable"),
+        ("text?", "answerable_by"),
+        ("text", "license origin_group origin task_digest made_by"),
         ("whole", "steps verified_steps"),
         ("text", "ending failure"),
     ),
@@ -89,7 +93,7 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
     return [
         {
             **_attempt(trajectory, split),
-            "instruction": trajectory.instruction,
+            **{name: getattr(trajectory, name) for name in ("instruction", *FIELDS)},
             "license": trajectory.license,
             "origin_group": trajectory.group,
             "origin": trajectory.origin,

@@ -37,6 +37,7 @@ def test_a_patch_of_one_hunk_becomes_an_edit_of_what_the_hunk_shows() -> None:
         post="x = 1\nnew(x)\n",
         language="python",
         tags=("agentpack", "hunk", "agent:claude"),
+        instruction_source="commit",
         id=edit.id,
         dataset="agentpack",
         license="MIT",
@@ -52,6 +53,8 @@ def test_every_hunk_becomes_an_edit_of_its_own() -> None:
     assert [edit.path for edit in edits] == ["src/a.py#1", "src/a.py#2"]
     assert [edit.origin[-6:] for edit in edits] == ["line 3", "line 9"]
     assert len({edit.id for edit in edits}) == 2
+    # the description is of all of them
+    assert {(edit.instruction, edit.instruction_source, edit.answerable) for edit in edits} == {("", "none", False)}
 
 
 def test_the_license_is_that_of_the_repository() -> None:

@@ -182,7 +182,7 @@ def test_both_sides_must_parse_where_that_is_checked(edit: MakeEdit, field: str)
 @pytest.mark.parametrize(
     ("changes", "reason", "detail"),
     [
-        ({"instruction": ""}, "bad_field", "instruction: String should have at least 1 character"),
+        ({"instruction": ""}, "bad_field", "instruction_source: is human, but the instruction is empty"),
         ({"group": ""}, "bad_field", "group: String should have at least 1 character"),
         # a table or a document may hold what no line of JSON can
         ({"pre": "\ud800"}, "not_text", "pre: holds half a surrogate pair"),

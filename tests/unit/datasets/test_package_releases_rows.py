@@ -101,7 +101,7 @@ def test_a_row_becomes_an_edit_of_its_package(packages: Packages) -> None:
     assert isinstance(edit, Edit)
     assert (edit.id, edit.dataset) == (f"pairs:{row['id'].removeprefix('release:')}", "pairs")
     assert (edit.group, edit.license) == ("pypi:demo", "MIT")
-    assert edit.instruction == "Change `f` as demo did from 1.0 to 2.0."
+    assert (edit.instruction, edit.instruction_source) == ("", "none")
 
 
 def test_a_license_that_the_package_does_not_state_is_that_of_the_entry(packages: Packages) -> None:

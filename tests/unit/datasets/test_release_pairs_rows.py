@@ -7,13 +7,16 @@ from graftline.datasets.edit import Edit
 from tests.unit.datasets.fixtures import drop, outcome
 
 
-def test_a_row_becomes_an_edit_with_a_derived_instruction(pair: Mapping[str, Any]) -> None:
+def test_a_row_becomes_an_edit_without_an_instruction(pair: Mapping[str, Any]) -> None:
     assert outcome("release_pairs", pair) == Edit(
-        instruction="Change `first` as demo did from 1.0 to 2.0.",
+        instruction="",
         pre="def first(x):\n    return old(x)\n",
         post="def first(x):\n    return new(x)\n",
         language="python",
-        tags=("release_pairs", "license:MIT", "instruction:derived"),
+        tags=("release_pairs", "license:MIT"),
+        instruction_source="none",
+        answerable=False,
+        answerable_by="no_instruction",
         id="release_pairs:1",
         dataset="release_pairs",
         license="MIT",
@@ -27,12 +30,6 @@ def test_rows_of_one_package_are_one_group_and_of_another_registry_another(pair:
     rows = [pair, {**pair, "old": "2.0", "new": "3.0", "path": "b.py"}, {**pair, "registry": "npm"}]
     edits = [outcome("release_pairs", row) for row in rows]
     assert [edit.group for edit in edits if isinstance(edit, Edit)] == ["pypi:demo", "pypi:demo", "npm:demo"]
-
-
-def test_the_dots_before_a_name_are_not_in_the_instruction(pair: Mapping[str, Any]) -> None:
-    edit = outcome("release_pairs", {**pair, "qual": "..Outer.first"})
-    assert isinstance(edit, Edit)
-    assert edit.instruction == "Change `Outer.first` as demo did from 1.0 to 2.0."
 
 
 def test_a_field_that_is_not_known_is_no_fault(pair: Mapping[str, Any]) -> None:

@@ -111,5 +111,9 @@ def test_a_summary_is_plain_values(made: Path) -> None:
         "made": 3,
         "unchanged": 0,
         "folder": "data/tasks/python",
-        "counts": {"rows": 9, "instructions.rule": 3},
+        "counts": {
+            "rows": 9,
+            "instructions.release_pairs.rule.answerable": 3,
+            "instructions.synthetic_rules.rule.answerable": 6,
+        },
     }

@@ -81,7 +81,7 @@ writer = ShardWriter(Path(sys.argv[1]), "killed")
 writer.add(Trajectory.model_validate_json(sys.stdin.readline()))
 [path] = Path(sys.argv[1]).glob(".*.open")
 with path.open("ab") as stream:
-    stream.write(b'{"schema_version": 4, "task')
+    stream.write(b'{"schema_version": 5, "task')
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -110,11 +110,11 @@ def test_of_an_attempt_that_stands_there_twice_the_last_one_counts(made: Callabl
 
 def test_a_line_of_another_version_is_named(tmp_path: Path, made: Callable[..., Trajectory]) -> None:
     line = made(1).model_dump_json()
-    (tmp_path / "a.jsonl").write_text(line + "\n" + line.replace('"schema_version":4', '"schema_version":2') + "\n")
+    (tmp_path / "a.jsonl").write_text(line + "\n" + line.replace('"schema_version":5', '"schema_version":2') + "\n")
     with pytest.raises(RecordError) as raised:
         list(read_shards(sealed_shards(tmp_path)))
     assert str(raised.value) == (
-        f"{tmp_path}/a.jsonl: line 2 is no trajectory of this version (schema_version: Input should be 4);"
+        f"{tmp_path}/a.jsonl: line 2 is no trajectory of this version (schema_version: Input should be 5);"
         " move the file away"
     )
 
