@@ -37,7 +37,9 @@ def test_every_command_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.
             continue
         result = CliRunner().invoke(main, shlex.split(fence.body.removeprefix("$ "))[1:])
         said = "".join(
-            line for line in result.output.splitlines(keepends=True) if not line.startswith("commits of ")
+            line
+            for line in result.output.splitlines(keepends=True)
+            if not line.startswith(("commits of ", "rules of "))
         )  # progress
         assert (result.exit_code, said if fence.output is not None else None) == (0, fence.output), fence.body
     assert len(SHOWN) >= 8
@@ -46,7 +48,7 @@ def test_every_command_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.
         [rule] = read_rules((tmp_path / name).read_text("utf-8"), name)
         kinds |= {*rule.facts, "examples"}
     keys = {codes(row[0])[0] for row in table(section("docs/rules.md", "## The rule file"))}
-    assert keys == kinds | {"stays"}
+    assert keys == kinds | {"stays", "removes"}
 
 
 def test_the_reasons_are_the_documented_ones() -> None:

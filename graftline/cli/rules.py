@@ -237,6 +237,8 @@ def mine(
     """Find the edits that a git history repeats, as rules with the number of commits, files and places they come from."""
     from graftline.codemod.history import History
     from graftline.codemod.mine import MiningConfig, mine_rules
+    from graftline.core.progress import progress_bars
+    from graftline.datasets.language import language_of_path
 
     is_range = ".." in source and ".." not in Path(source).parts
     folder, span = (Path(), source) if is_range else (Path(source), span or "")
@@ -244,9 +246,13 @@ def mine(
     if history.is_shallow:
         click.echo(f"{folder}: is a shallow clone; only the commits that were fetched are looked at", err=True)
     config = MiningConfig(min_support=min_support, min_precision=min_precision, needs_general=general)
-    changes = _collect_pairs(root, history, frozenset(languages or _ALL_LANGUAGES), workers, journal)
-    with _open_sandbox(root) as sandbox:
-        mined = mine_rules(changes.pairs, config, sandbox)
+    chosen = frozenset(languages or _ALL_LANGUAGES)
+    changes = _collect_pairs(root, history, chosen, workers, journal)
+    newest = list(history.newest_files(language_of_path, chosen)) if changes.pairs else []
+    with _open_sandbox(root) as sandbox, progress_bars() as bars:
+        bars.start("rules of", history.folder.resolve().name)
+        mined = mine_rules(changes.pairs, config, sandbox, newest, bars.advance)
+        bars.finish(f"{mined.candidates} candidates tried on {len(newest)} files of now")
     print_mined(mined, changes, len(history.commits), out, as_json)
     if changes.is_interrupted:
         click.echo("interrupted; these are the rules of what was looked at until then", err=True)

@@ -14,11 +14,12 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.source_files import LanguageOf, Skipped, source_of
+from graftline.codemod.source_files import VENDORED, LanguageOf, Skipped, SourceFile, source_of
 from graftline.core.errors import BoundaryError, ConfigError, DataError
 
 MAX_BLOB_BYTES = 512 << 10
@@ -127,6 +128,18 @@ class History:
                         continue
                     yield FileChange(commit, path, language, *sides)
 
+    def newest_files(self, language_of: LanguageOf, languages: frozenset[Language]) -> Iterator[SourceFile]:
+        """Yield the files of the newest commit that can be read, but for those in folders of foreign or made files."""
+        if not self.commits:
+            return
+        listed = _list_files(self.folder, self.commits[0], language_of, languages)
+        files = [entry for entry in listed if not VENDORED & {*Path(entry[0]).parts}]
+        texts = self.read_blobs(dict.fromkeys(blob for _, _, blob in files))
+        for path, language, blob in files:
+            with suppress(DataError):
+                if blob in texts:
+                    yield source_of(texts[blob], Path(path), language)
+
     def _entries(
         self, commits: Sequence[str], language_of: LanguageOf, languages: frozenset[Language]
     ) -> Iterator[tuple[str, str, Language, str, str]]:
@@ -210,15 +223,9 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
     none of them. DataError if there is no change. BoundaryError if git cannot read the repository.
     """
     history = History.read(folder, limit=1)
-    listed = _git(folder, "ls-tree", "-r", "-z", "HEAD") or b""
     changed = list[tuple[str, Language, str, bytes]]()
-    for line in filter(None, listed.split(b"\0")):
-        about, _, name = line.partition(b"\t")
-        mode, _, blob = about.decode().split(" ")
-        path = os.fsdecode(name)
-        language, file = language_of(path), folder / path
-        if mode not in _PLAIN_FILES or language not in languages or language is None:
-            continue
+    for path, language, blob in _list_files(folder, "HEAD", language_of, languages):
+        file = folder / path
         if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_BLOB_BYTES:
             continue
         content = file.read_bytes()
@@ -239,6 +246,20 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
     if not changes:
         raise DataError(f"{folder}: no tracked file differs from the current commit; edit one, or name two files")
     return changes
+
+
+def _list_files(
+    folder: Path, commit: str, language_of: LanguageOf, languages: frozenset[Language]
+) -> Iterator[tuple[str, Language, str]]:
+    """Yield path, language and the name of the content of the files of `commit` below `folder`."""
+    listed = _git(folder, "ls-tree", "-r", "-z", commit) or b""
+    for line in filter(None, listed.split(b"\0")):
+        about, _, name = line.partition(b"\t")
+        mode, _, blob = about.decode().split(" ")
+        path = os.fsdecode(name)
+        language = language_of(path)
+        if mode in _PLAIN_FILES and language is not None and language in languages:
+            yield path, language, blob
 
 
 def list_ignored_by_git(folder: Path) -> frozenset[Path]:

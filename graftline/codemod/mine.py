@@ -5,15 +5,20 @@
     3  rules that mean the same become one                                                         (`codemod.canonical`)
     4  each is tried on both texts of every small change: what it makes of the text before was made by people, or was
        not; what it would make of the text after was not
-    5  of those that hold often enough, the ones that explain most are kept, until the rest explains nothing new
+    5  those that hold often enough are tried on the files of the newest commit: what they would still change there, nobody
+       changed
+    6  of those that remain, the ones that explain most are kept, until the rest explains nothing new
+
+Imports have no rules: what is imported follows from what is used.
 
 Revisar (https://arxiv.org/abs/1803.03806) and Getafix (https://arxiv.org/abs/1902.06111) cluster edits by how they
 anti-unify; here rules are compared by what they do to all edits.
 """
 
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +32,7 @@ from graftline.astgrep.binding import Language
 from graftline.codemod import background
 from graftline.codemod.canonical import canonicalize, key_of, required_words, words_of
 from graftline.codemod.change import Change
-from graftline.codemod.cost import description_length, is_general
+from graftline.codemod.cost import description_length, is_general, patterns_of
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
 from graftline.codemod.hunks import split_into_hunks
@@ -36,6 +41,7 @@ from graftline.codemod.induce_many import induce_many
 from graftline.codemod.judge import judge
 from graftline.codemod.learn import extract_example
 from graftline.codemod.rule_file import Example, FileRule
+from graftline.codemod.source_files import SourceFile
 from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.hashing import code_version, digest, sha256_text
@@ -49,6 +55,13 @@ _MAX_EXAMPLES = 3
 _MAX_TOGETHER = 4
 _BATCH = 64
 _MAX_GROUPS = 400
+_IMPORT = re.compile(r"\s*(?:import\b|from\s+\S+\s+import\b|(?:const|let|var)\b[^=\n]*=\s*require\()")
+_DEFINITIONS = {
+    "test": re.compile(r"\bdef test|@Test\b|^\s*(?:it|test|describe)\(", re.MULTILINE),
+    "definition": re.compile(
+        r"\b(?:def|class|function|interface|enum)\s|^\s*(?:public|private|protected|static)\b.*\(", re.MULTILINE
+    ),
+}
 _CONTRADICTION_COST, _BACKGROUND_COST = 2.0, 3.0
 
 _Keyed = tuple[Language, PatternAction | RuleAction]
@@ -230,8 +243,17 @@ def _induce_from_change(sandbox: Sandbox, change: FileChange) -> tuple[FileChang
     return change, pairs
 
 
-def mine_rules(pairs: Sequence[Pair], config: MiningConfig, sandbox: Sandbox) -> MinedRules:
-    """Return the rules that `pairs` have in common."""
+def mine_rules(
+    pairs: Sequence[Pair],
+    config: MiningConfig,
+    sandbox: Sandbox,
+    newest: Sequence[SourceFile] = (),
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> MinedRules:
+    """Return the rules that `pairs` have in common; what they would change in the `newest` files speaks against them.
+
+    `advance` is called with the small changes and files that every rule was tried on, and with their number.
+    """
     changes: list[tuple[Pair, Change]] = []
     for pair in pairs:
         try:
@@ -239,7 +261,11 @@ def mine_rules(pairs: Sequence[Pair], config: MiningConfig, sandbox: Sandbox) ->
         except DataError:
             continue  # a side that cannot be read has no rules
     candidates = _gather_candidates([pair for pair, _ in changes], sandbox)
-    supports = [support for support in _try_all(changes, candidates, sandbox) if support.is_enough(config)]
+    total = len(changes) + len(newest)
+    supports = _try_all(changes, candidates, sandbox, lambda done: advance(done, total))
+    supports = [support for support in supports if support.is_enough(config)]
+    supports = _count_unchanged(supports, newest, sandbox, lambda done: advance(len(changes) + done, total))
+    supports = [support for support in supports if support.is_enough(config)]
     weighed = [replace(support, background=_count_hits(support)) for support in supports]
     rules = []
     explained: set[tuple[int, int]] = set()
@@ -248,6 +274,30 @@ def mine_rules(pairs: Sequence[Pair], config: MiningConfig, sandbox: Sandbox) ->
             explained |= support.right
             rules.append(_make_rule(support, changes, sandbox))
     return MinedRules(tuple(rules), len(pairs), len(candidates))
+
+
+def _count_unchanged(
+    supports: Sequence[_Support], newest: Sequence[SourceFile], sandbox: Sandbox, advance: Callable[[int], None]
+) -> list[_Support]:
+    """Return `supports` with the places that each would change in the newest files as further contradictions."""
+    keyed = [(support.language, support.action) for support in supports]
+    words = [required_words(action, language) for language, action in keyed]
+    unchanged = Counter[int]()
+    for start in range(0, len(newest), _BATCH):
+        batch = newest[start : start + _BATCH]
+        answers = _apply_candidates([(file.text, file.language) for file in batch], keyed, words, sandbox)
+        for file, answer in zip(batch, answers, strict=True):
+            for number, result in answer:
+                unchanged[number] += _count_changed(file.text, result)
+        advance(start + len(batch))
+    return [
+        replace(support, contradictions=support.contradictions + unchanged[number])
+        for number, support in enumerate(supports)
+    ]
+
+
+def _count_changed(text: str, result: SandboxResult) -> int:
+    return sum(match.replacement != text[match.start : match.end] for match in result.matches)
 
 
 def _count_hits(support: _Support) -> int:
@@ -261,12 +311,20 @@ def _gather_candidates(pairs: Sequence[Pair], sandbox: Sandbox) -> list[_Keyed]:
     actions: dict[tuple[Language, str], PatternAction | RuleAction] = {}
     own = ((pair.language, action) for pair in pairs for action in pair.actions)
     for language, action in (*own, *_induce_together(pairs, sandbox)):
+        if _is_of_imports(action):
+            continue
         key = language, key_of(action)
         counts[key] += 1
         actions[key] = action
     repeated = [key for key in actions if counts[key] > 1 or is_general(actions[key])]
     repeated.sort(key=lambda key: (-counts[key], description_length(actions[key]), key))
     return [(key[0], actions[key]) for key in repeated[:_MAX_CANDIDATES]]
+
+
+def _is_of_imports(action: PatternAction | RuleAction) -> bool:
+    rule = rule_of(action)["rule"]
+    kind = str(rule.get("kind", "")) if isinstance(rule, Mapping) else ""
+    return "import" in kind or any(_IMPORT.match(pattern) for pattern in patterns_of(rule))
 
 
 def _induce_together(pairs: Sequence[Pair], sandbox: Sandbox) -> Iterator[_Keyed]:
@@ -281,7 +339,12 @@ def _induce_together(pairs: Sequence[Pair], sandbox: Sandbox) -> Iterator[_Keyed
             yield language, canonicalize(scored.action)
 
 
-def _try_all(changes: Sequence[tuple[Pair, Change]], candidates: Sequence[_Keyed], sandbox: Sandbox) -> list[_Support]:
+def _try_all(
+    changes: Sequence[tuple[Pair, Change]],
+    candidates: Sequence[_Keyed],
+    sandbox: Sandbox,
+    advance: Callable[[int], None],
+) -> list[_Support]:
     """Return what every candidate did, over all pairs."""
     words = [required_words(action, language) for language, action in candidates]
     right: dict[int, set[tuple[int, int]]] = defaultdict(set)
@@ -289,8 +352,10 @@ def _try_all(changes: Sequence[tuple[Pair, Change]], candidates: Sequence[_Keyed
     contradictions: Counter[int] = Counter()
     for start in range(0, len(changes), _BATCH):
         batch = changes[start : start + _BATCH]
-        answers = _apply_candidates(batch, candidates, words, sandbox)
-        for index, ((_, change), (on_before, on_after)) in enumerate(zip(batch, answers, strict=True), start):
+        texts = [(text, pair.language) for pair, _ in batch for text in (pair.before, pair.after)]
+        answers = _apply_candidates(texts, candidates, words, sandbox)
+        sides = zip(batch, answers[::2], answers[1::2], strict=True)
+        for index, ((_, change), on_before, on_after) in enumerate(sides, start):
             for number, result in on_before:
                 judgment = judge(change, result)
                 sites = {site for site in judgment.fixed if not change.sites[site].is_blank}
@@ -302,9 +367,8 @@ def _try_all(changes: Sequence[tuple[Pair, Change]], candidates: Sequence[_Keyed
                 contradictions[number] += len(wrong)
             for number, result in on_after:
                 # what people wrote, and would be written anew
-                contradictions[number] += sum(
-                    match.replacement != change.after.text[match.start : match.end] for match in result.matches
-                )
+                contradictions[number] += _count_changed(change.after.text, result)
+        advance(start + len(batch))
     return [
         _Support(action, language, frozenset(right[number]), places[number], contradictions[number])
         for number, (language, action) in enumerate(candidates)
@@ -312,28 +376,36 @@ def _try_all(changes: Sequence[tuple[Pair, Change]], candidates: Sequence[_Keyed
 
 
 def _apply_candidates(
-    batch: Sequence[tuple[Pair, Change]],
+    texts: Sequence[tuple[str, Language]],
     candidates: Sequence[_Keyed],
     words: Sequence[frozenset[str]],
     sandbox: Sandbox,
-) -> list[tuple[_Answers, _Answers]]:
-    """Return what the candidates that may match do to the text before and to the text after of every pair."""
+) -> list[_Answers]:
+    """Return what the candidates that may match do to every text."""
     requests, chosen = [], []
-    for pair, _ in batch:
-        for text in (pair.before, pair.after):
-            present = words_of(text)
-            numbers = [
-                number
-                for number, (language, _) in enumerate(candidates)
-                if language == pair.language and words[number] <= present
-            ]
-            chosen.append(numbers)
-            requests.append(Request(text, pair.language, tuple(candidates[number][1] for number in numbers)))
-    answers = [
+    for text, text_language in texts:
+        present = words_of(text)
+        numbers = [
+            number
+            for number, (language, _) in enumerate(candidates)
+            if language == text_language and words[number] <= present
+        ]
+        chosen.append(numbers)
+        requests.append(Request(text, text_language, tuple(candidates[number][1] for number in numbers)))
+    return [
         list(zip(numbers, map(ensure_decided, results), strict=True))
         for numbers, results in zip(chosen, sandbox.apply_each(requests), strict=True)
     ]
-    return list(zip(answers[::2], answers[1::2], strict=True))
+
+
+def _name_removed_kind(support: _Support) -> str:
+    """Return whether a rule takes away a `test` or a `definition`; empty if neither."""
+    fix = rule_of(support.action)["fix"]
+    for kind, pattern in _DEFINITIONS.items():
+        texts = patterns_of(rule_of(support.action)["rule"])
+        if any(pattern.search(text) for text in texts) and not pattern.search(str(fix)):
+            return kind
+    return ""
 
 
 def _make_rule(support: _Support, changes: Sequence[tuple[Pair, Change]], sandbox: Sandbox) -> FileRule:
@@ -346,6 +418,8 @@ def _make_rule(support: _Support, changes: Sequence[tuple[Pair, Change]], sandbo
         "contradictions": support.contradictions,
     }
     facts = {"general": is_general(support.action), "support": counts, "background": support.background}
+    if removed := _name_removed_kind(support):
+        facts["removes"] = removed
     examples: dict[tuple[str, str], Example] = {}
     for pair in sorted(pairs, key=lambda pair: (len(pair.before), pair.commit, pair.path, pair.line)):
         if len(examples) < _MAX_EXAMPLES:

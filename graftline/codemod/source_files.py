@@ -26,7 +26,7 @@ _BATCH_FILES = 32
 VENDORED = frozenset((
     ".bzr", ".eggs", ".git", ".gradle", ".hg", ".jj", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache", ".svn",
     ".tox", ".venv", "__pycache__", "__pypackages__", "bower_components", "build", "dist", "jspm_packages",
-    "node_modules", "site-packages", "target", "third_party", "thirdparty", "vendor", "vendored", "venv",
+    "_vendor", "node_modules", "site-packages", "target", "third_party", "thirdparty", "vendor", "vendored", "venv",
 ))  # fmt: skip
 """Names of folders whose files are made by others or by programs."""
 

@@ -64,7 +64,8 @@ def committed(folder: Path, files: dict[str, str]) -> None:
 def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> MinedRules:
     history = History.read(folder, span)
     found = collect_pairs(history.changes(language_of_path, PYTHON), journal, 0, MemorySandboxConfig())
-    return mine_rules(found.pairs, MiningConfig(), MemorySandbox())
+    newest = list(history.newest_files(language_of_path, PYTHON))
+    return mine_rules(found.pairs, MiningConfig(), MemorySandbox(), newest)
 
 
 def test_a_repeated_edit_becomes_one_rule_with_its_support(repository: Path) -> None:
@@ -135,6 +136,26 @@ def test_a_rule_that_people_contradict_is_not_kept() -> None:
     other = pair(9, "f(9)\nh()\n", "f(9)\ni()\n")
     assert mine_rules([*same, other], MiningConfig(), MemorySandbox()).rules == ()
     assert len(mine_rules([*same, other], MiningConfig(min_precision=0.5), MemorySandbox()).rules) == 1
+
+
+def test_what_a_rule_would_change_in_the_newest_files_speaks_against_it(repository: Path) -> None:
+    committed(
+        repository, {"d.py": "client.get(1, 2)\n", "_vendor/e.py": "x = 1\n", "vendor/e.py": "client.get(1, 2)\n"}
+    )
+    assert mined_from(repository).rules == ()
+    (repository / "d.py").unlink()
+    committed(repository, {})
+    assert len(mined_from(repository).rules) == 1
+
+
+def test_imports_have_no_rules_and_a_rule_that_takes_away_a_test_says_so(repository: Path) -> None:
+    for number in range(3):
+        test = "\n\ndef test_old():\n    check(1)\n"
+        committed(repository, {f"t{number}.py": f"import old\n\nx = old.f({number}){test}"})
+        committed(repository, {f"t{number}.py": f"import new\n\nx = old.f({number})\n"})
+    rules = mined_from(repository).rules
+    assert [rule.facts.get("removes") for rule in rules if "test_old" in str(rule.action)] == ["test"]
+    assert not [rule for rule in rules if "import" in str(rule.action)]
 
 
 def test_nothing_that_a_repository_says_is_run(repository: Path, tmp_path: Path) -> None:
