@@ -62,8 +62,10 @@ class Behavior:
     preemptions: int = 0
     adapters: Mapping[str, str] = field(default_factory=dict)
     """Folders of those that it was started with, by name."""
+    api_path: str = "/v1"
+    """What stands before the names of calls."""
     api_key: str = ""
-    """Without it, `/v1` answers 401."""
+    """Without it, those calls answer 401."""
     finish_reason: str = ""
     """Instead of the right one."""
 
@@ -99,6 +101,8 @@ class _Server:
     def answer(self, method: str, path: str, headers: bytes, body: bytes, connection: "_Connection") -> None:
         if path not in ("/behavior", "/renewal", "/seen"):
             self.counts.paths[f"{method} {path}"] += 1
+        if path.startswith(f"{self.behavior.api_path}/"):
+            path = f"/v1{path.removeprefix(self.behavior.api_path)}"
         key = self.behavior.api_key
         if path.startswith("/v1/") and key and _header(headers, b"authorization") != f"Bearer {key}":
             return connection.fail(401, "the key is wrong", "AuthenticationError")

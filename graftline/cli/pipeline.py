@@ -82,18 +82,30 @@ def _show_ports(paths: "Paths", manifest: ManifestChoice) -> Output:
 @click.command()
 @manifest_options
 @output_option
-@click.option("--dry-run", is_flag=True, help="Print what `graftline config` prints, and stop.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what `graftline config` prints, and what the teacher will cost, and stop."
+)
 @pass_paths
 def run(paths: "Paths", manifest: ManifestChoice, dry_run: bool) -> Output:
     """Make every stage from the datasets to adapters that is not up to date, without Dagster."""
     if dry_run:
-        return _show_ports(paths, manifest)
+        return _show_plan(paths, manifest)
     from graftline.core.progress import progress_bars
     from graftline.pipeline.run import run_all
 
     with progress_bars() as bars:
         run_all(paths, manifest.name, manifest.overrides, bars)
     return _show_summary(paths)
+
+
+def _show_plan(paths: "Paths", manifest: ManifestChoice) -> Output:
+    from graftline.pipeline.cost_estimate import estimate_cost
+    from graftline.pipeline.settings import load_settings
+
+    ports, trajectories = _show_ports(paths, manifest), load_settings(paths).trajectories
+    if (estimate := estimate_cost(paths, manifest.load(paths), trajectories)) is None:
+        return ports
+    return Output({**ports.value, "cost": estimate.as_dict()}, ports.tables, "\n".join(estimate.sentences()))
 
 
 @click.command()

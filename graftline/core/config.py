@@ -42,10 +42,19 @@ def load_yaml(path: Path, model: type[ConfigT], overrides: Mapping[str, Any] | N
         ConfigError: the file cannot be read, is not YAML, or does not fit; one line `path: key: reason` per fault, or
             `--set key: reason` where the value is one of `overrides`.
     """
+    return validate(read_tree(path, overrides), model, str(path), tuple(overrides or ()))
+
+
+def read_tree(path: Path, overrides: Mapping[str, Any] | None = None) -> Any:
+    """Return what `path` holds, with `overrides` in it, before any of it is validated.
+
+    Raises:
+        ConfigError: as `load_yaml`, where it cannot be read, is not YAML, or a value cannot be put there.
+    """
     tree = parse_yaml(_text(path), str(path))
     for key, value in (overrides or {}).items():
         put(tree, key, value, "--set")
-    return validate(tree, model, str(path), tuple(overrides or ()))
+    return tree
 
 
 def validate(tree: Any, model: type[ConfigT], source: str, set_keys: Sequence[str] = ()) -> ConfigT:

@@ -6,9 +6,11 @@ answered: then nothing is known about the question, and it may be asked again.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from graftline.core.config import Config
 
 Role = Literal["system", "user", "assistant"]
 
@@ -20,6 +22,23 @@ class Message(BaseModel):
 
     role: Role
     content: str
+
+
+class OutputTerms(Config):
+    """On what terms the answers of a model may be used."""
+
+    may_train: bool | None
+    """Whether models may be trained on the answers; None where nobody has verified it."""
+    terms: str = Field(min_length=1)
+    """Which terms those are, and what they say of training, in a sentence."""
+    source: str = ""
+    """Where they can be read: a URL."""
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        if self.may_train is not None and not self.source:
+            raise ValueError("source: name the page that says whether models may be trained on the answers")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +89,12 @@ class ChatAnswer:
     """The seed that was really sent."""
     cost_usd: float | None = None
     """None where no price is configured."""
+    reasoning: str = ""
+    """What the model thought before `text`, where the server tells it apart."""
+    temperature: float | None = None
+    """The one that was really sent; None where it is that of the request."""
+    outputs: OutputTerms | None = None
+    """The terms that the text is under; None where the fleet names none."""
 
 
 class ChatModel(Protocol):

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from graftline.core.errors import DataError
 from graftline.core.web import retry_after_s
 from graftline.llm.base import ChatRequest, TokenUsage
+from graftline.llm.fleet import Dialect
 
 _MAX_ANSWER_BYTES = 8 << 20
 _KEEP_ALIVE_S = 2.0
@@ -86,6 +87,8 @@ class Reply:
     finish_reason: Literal["stop", "length"]
     usage: TokenUsage
     model: str
+    reasoning: str = ""
+    """What was thought before, where the server tells it apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +252,23 @@ async def _content(response: httpx.Response) -> bytes:
 _SAID_CHARACTERS = 300
 
 
-def encode_chat(request: ChatRequest, model: str, seed: int | None) -> bytes:
+_VLLM = Dialect()
+
+
+def encode_chat(request: ChatRequest, model: str, seed: int | None, dialect: Dialect = _VLLM) -> bytes:
     """Return the body that asks `request` of `model`; DataError where the chat is no Unicode text, or the schema no JSON."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
+        "max_tokens": request.max_tokens + dialect.thinking_tokens,
+        "temperature": dialect.temperature(request.temperature),
+        **dialect.more,
     }
     if request.stop:
         body["stop"] = request.stop
-    if request.json_schema is not None:
+    if request.json_schema is not None and dialect.json_mode == "object":
+        body["response_format"] = {"type": "json_object"}
+    elif request.json_schema is not None and dialect.json_mode == "schema":
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {"name": "answer", "schema": request.json_schema},
@@ -276,11 +285,14 @@ def decode_chat(content: bytes) -> Reply:
     """Return the answer in the body of status 200; Fault where there is none, or the server ended it by itself."""
     try:
         body = orjson.loads(content)
+        _raise_of_minimax(body)
         [choice] = body["choices"]
-        text, reason = choice["message"]["content"], choice["finish_reason"]
+        message, reason = choice["message"], choice["finish_reason"]
+        text, reasoning = _text_of(message.get("content")), _reasoning(message)
         usage, model = body["usage"], body["model"]
         prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        # Kimi counts them one level higher than the others
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or usage.get("cached_tokens") or 0
     except orjson.JSONDecodeError:
         raise Fault(FaultKind.MALFORMED, f"answers with something else than JSON: {_start(content)}") from None
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -292,7 +304,48 @@ def decode_chat(content: bytes) -> Reply:
         raise Fault(FaultKind.MALFORMED, f"answers with something else than one chat: {_start(content)}")
     if reason not in ("stop", "length"):
         raise Fault(FaultKind.FAILED, f"ended the answer by itself: {reason!r}")
-    return Reply(text, reason, TokenUsage(prompt, completion, min(cached, prompt)), model)
+    return Reply(text, reason, TokenUsage(prompt, completion, min(cached, prompt)), model, reasoning)
+
+
+def _text_of(content: Any) -> Any:
+    """Return the text of a message that came in parts, and any other content as it is."""
+    if isinstance(content, list) and content and all(isinstance(part, dict) for part in content):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    return content
+
+
+def _reasoning(message: dict[str, Any]) -> str:
+    """Return what was thought before the answer: each server has it under a key of its own.
+
+    `reasoning_content` is that of Z.ai, Moonshot, Model Studio and older vLLM, `reasoning` that of vLLM and OpenRouter,
+    `reasoning_details` a list, that of MiniMax.
+    """
+    for key in ("reasoning_content", "reasoning", "reasoning_details"):
+        value = message.get(key)
+        text = _text_of([{**part, "type": "text"} for part in value]) if isinstance(value, list) else value
+        if isinstance(text, str) and text:
+            return text.strip()
+    return ""
+
+
+_MINIMAX_LIMITED, _MINIMAX_FAILED = (1002, 1039, 1041), (1000, 1001, 1013, 1024, 1033)
+"""Codes for too many requests or tokens, and for failures of the service
+(https://platform.minimax.io/docs/api-reference/errorcode)."""
+
+
+def _raise_of_minimax(body: Any) -> None:
+    """Raise the fault that MiniMax reports with status 200, in `base_resp`."""
+    report = body.get("base_resp") if isinstance(body, dict) else None
+    code = report.get("status_code", 0) if isinstance(report, dict) else 0
+    if not isinstance(report, dict) or code == 0:
+        return
+    kind = FaultKind.REFUSED
+    if code in _MINIMAX_LIMITED:
+        kind = FaultKind.LIMITED
+    elif code in _MINIMAX_FAILED:
+        kind = FaultKind.FAILED
+    message = " ".join(str(report.get("status_msg", "")).split())[:_SAID_CHARACTERS]
+    raise Fault(kind, f"answers with its code {code}: {message or 'nothing more'}")
 
 
 def error_message(content: bytes) -> str:

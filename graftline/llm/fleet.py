@@ -3,14 +3,18 @@
 A fleet is the actors that are used together, all of them with the same model. The manifest names one.
 """
 
+import logging
 from pathlib import Path, PurePath
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
+from graftline.llm.base import OutputTerms
+
+logger = logging.getLogger(__name__)
 
 VLLM_VARIABLE = "GRAFTLINE_VLLM_ENV"
 """The folder of the environment that holds `bin/vllm`, where the fleet names none."""
@@ -24,6 +28,40 @@ class Price(Config):
     cached_usd: float | None = Field(default=None, ge=0)
     """Of tokens that the server had read before; as `prompt_usd` where it is not given."""
     completion_usd: float = Field(ge=0)
+    source: str = ""
+    """The page that says so."""
+    date: str = Field(default="", pattern=r"^(\d{4}-\d{2}-\d{2})?$")
+    """When that was read, `2026-11-26`."""
+
+
+_OUR_KEYS = frozenset(("model", "messages", "max_tokens", "temperature", "stop", "response_format", "seed", "stream"))
+
+
+class Dialect(Config):
+    """What a server takes otherwise than vLLM does; what servers answer otherwise is read of all of them."""
+
+    json_mode: Literal["schema", "object", "none"] = "schema"
+    """How an answer in JSON is asked for: `response_format` with the schema, with `json_object` alone, or by the prompt
+    alone."""
+    least_temperature: float = Field(default=0.0, ge=0, le=2)
+    """Requests that are less hot are sent with this one."""
+    most_temperature: float = Field(default=2.0, ge=0, le=2)
+    thinking_tokens: int = Field(default=0, ge=0, le=131_072)
+    """Room for what the model thinks before it answers, which counts as written: added to `max_tokens`."""
+    more: dict[str, Any] = Field(default_factory=dict)
+    """Further keys of every request."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.least_temperature > self.most_temperature:
+            raise ValueError("least_temperature is higher than most_temperature")
+        if ours := sorted(_OUR_KEYS & self.more.keys()):
+            raise ValueError(f"more: {ours[0]} is set by each request; take it out")
+        return self
+
+    def temperature(self, requested: float) -> float:
+        """Return the temperature nearest to `requested` that the server takes."""
+        return min(max(requested, self.least_temperature), self.most_temperature)
 
 
 class Actor(Config):
@@ -91,13 +129,26 @@ class Fleet(Config):
     """Name of the environment variable that holds the key; empty where none is needed."""
     takes_seed: bool = True
     """Whether requests may carry a seed: vLLM's CPU build dies of one."""
+    dialect: Dialect = Dialect()
     price: Price | None = None
+    """None where it is not known: then nothing is known of costs."""
+    license: str = ""
+    """Of the weights: an SPDX identifier, or what the license is called; empty where it is not known."""
+    outputs: OutputTerms | None = None
+    """On what terms the answers may be used."""
+    prompt: str = Field(default="small", min_length=1)
+    """Of `configs/teacher_prompts.yaml`: by which the model is asked where a manifest names the fleet as its teacher."""
     actors: tuple[Actor, ...] = Field(min_length=1, max_length=256)
 
     @property
     def called(self) -> str:
         """The model as requests call it."""
         return self.served_name or self.model
+
+    @property
+    def prompt_and_answer_tokens(self) -> int:
+        """Of one request, without the room for what the model thinks."""
+        return self.context_tokens - self.dialect.thinking_tokens
 
     @model_validator(mode="after")
     def _is_one_of_each(self) -> Self:
@@ -109,6 +160,8 @@ class Fleet(Config):
             raise ValueError("adapters: each needs a folder whose name is its own, and not that of the model")
         if self.engine == "vllm-cpu" and self.takes_seed:
             raise ValueError("takes_seed: vLLM's CPU build dies of a request with a seed; set it to false")
+        if self.prompt_and_answer_tokens < 512:
+            raise ValueError("dialect.thinking_tokens leaves no room in context_tokens for prompt and answer")
         if self.engine == "embedded" and (self.arguments or self.quantization):
             raise ValueError("arguments and quantization are vLLM's; take them out of an embedded fleet")
         return self
@@ -120,10 +173,38 @@ class Fleets(Config):
     fleets: dict[str, Fleet]
 
 
+def warn_of_terms(name: str, fleet: Fleet) -> None:
+    """Say in the log where answers of the fleet `name` may not be trained on, or nobody has verified that they may."""
+    if fleet.outputs is None or fleet.outputs.may_train:
+        return
+    if fleet.outputs.may_train is None:
+        logger.warning(
+            "fleet %r: it is NOT VERIFIED that models may be trained on its answers (%s); read the terms, and write"
+            " `outputs.may_train` of the fleet", name, fleet.outputs.terms,
+        )  # fmt: skip
+    else:
+        logger.warning(
+            "fleet %r: models may NOT be trained on its answers (%s): no training row is made of them",
+            name,
+            fleet.outputs.terms,
+        )
+
+
+def dialect_settings(fleet: Fleet) -> dict[str, Any]:
+    """Return what answers depend on of the dialect of `fleet`; nothing where it is that of vLLM."""
+    dialect = fleet.dialect.model_dump(mode="json", exclude_defaults=True)
+    return {"dialect": dialect} if dialect else {}
+
+
+def load_fleets(configs: Path) -> dict[str, Fleet]:
+    """Return the fleets of `vllm_actors.yaml` in the folder `configs`, by name."""
+    return load_yaml(configs / "vllm_actors.yaml", Fleets).fleets
+
+
 def load_fleet(configs: Path, name: str) -> Fleet:
     """Return the fleet called `name` of `vllm_actors.yaml` in the folder `configs`; ConfigError where it has no such fleet."""
     path = configs / "vllm_actors.yaml"
-    fleets = load_yaml(path, Fleets).fleets
+    fleets = load_fleets(configs)
     if name not in fleets:
         raise ConfigError(f"{path}: fleet {name!r} is unknown; known: {', '.join(sorted(fleets))}")
     return fleets[name]

@@ -135,7 +135,7 @@ class ActorPool:
             names = ", ".join(sorted(self._adapters)) or "none"
             raise ActorError(f"adapter {request.adapter!r} is unknown; known: {names}; name it in the fleet")
         seed = request.seed if self._fleet.takes_seed else None
-        body = encode_chat(request, request.adapter or self._fleet.called, seed)
+        body = encode_chat(request, request.adapter or self._fleet.called, seed, self._fleet.dialect)
         prefix = prefix_of(request)
         request_id = f"{self._chance.getrandbits(64):016x}"
         avoided: set[Member] = set()
@@ -157,7 +157,7 @@ class ActorPool:
                     ) from None
                 avoided.add(member)
             else:
-                return self._answer(member, reply, seed, began, len(failures) + 1)
+                return self._answer(member, reply, request, began, len(failures) + 1)
             finally:
                 self._dispatcher.release(member)
             if not self._dispatcher.has_other(avoided):
@@ -197,7 +197,7 @@ class ActorPool:
             self._dispatcher.hold(member, self._backoff_s(member.limited))
         self._watch.record_failure(member, fault)
 
-    def _answer(self, member: Member, reply: Reply, seed: int | None, began: float, tries: int) -> ChatAnswer:
+    def _answer(self, member: Member, reply: Reply, request: ChatRequest, began: float, tries: int) -> ChatAnswer:
         now = asyncio.get_running_loop().time()
         member.limited = 0
         member.health.record_success()
@@ -211,8 +211,11 @@ class ActorPool:
             actor=member.name,
             latency_s=now - began,
             tries=tries,
-            seed=seed,
+            seed=request.seed if self._fleet.takes_seed else None,
             cost_usd=cost_usd(reply.usage, self._fleet.price),
+            reasoning=reply.reasoning,
+            temperature=self._fleet.dialect.temperature(request.temperature),
+            outputs=self._fleet.outputs,
         )
 
     def _backoff_s(self, times: int) -> float:

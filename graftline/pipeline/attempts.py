@@ -11,15 +11,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from graftline.astgrep.binding import Language
-from graftline.core.errors import ActorError, GraftlineError
+from graftline.core.errors import ActorError, ConfigError, GraftlineError
 from graftline.core.hashing import digest
 from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.datasets.splits import Split
+from graftline.llm.fleet import load_fleet
+from graftline.llm.open import ActorsConfig
 from graftline.pipeline.exports import read_stored_attempts
 from graftline.pipeline.lineage import Advance, Lineage
-from graftline.pipeline.settings import SamplingConfig, TrajectorySettings, stage_code
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.settings import Budget, SamplingConfig, TrajectorySettings, stage_code
 from graftline.pipeline.worker_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig
@@ -109,6 +112,7 @@ def sample_attempts(
 
     assignments = find_missing()
     if assignments:
+        check_price(settings.asking.budget, lineage.manifest, paths)
         refresh_examples(paths, lineage.ports.examples)
         queue = lineage.manifest.queue
         if isinstance(queue, MemoryQueueConfig):
@@ -118,6 +122,18 @@ def sample_attempts(
     attempts = all_known()
     ways = (_way(task, partition, settings.asking, attempts) for task in tasks[: settings.asking.most_tasks])
     return [trajectory for made_before, _ in ways for trajectory in made_before]
+
+
+def check_price(budget: Budget, manifest: Manifest, paths: Paths) -> None:
+    """Refuse a budget in money where the fleet that is asked has no price: it would never be reached."""
+    config = manifest.chat_model
+    if budget.usd is None or not isinstance(config, ActorsConfig):
+        return
+    if load_fleet(paths.configs, config.fleet).price is None:
+        raise ConfigError(
+            f"{paths.configs / 'trajectories.yaml'}: asking.budget.usd: fleet {config.fleet!r} has no `price`, so that it would"
+            " never be reached; give the fleet one, or bound `tokens` or `steps`"
+        )
 
 
 def load_stored_attempts(paths: Paths, partition: Partition) -> dict[str, Trajectory]:

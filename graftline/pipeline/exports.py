@@ -18,6 +18,7 @@ from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, ArtifactRecord, FileSum, load_record, load_verified, write_atomically
 from graftline.datasets.splits import Split
+from graftline.pipeline.teacher_terms import leave_out_forbidden, teachers_without_training
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.exports.chats import dpo_rows, rl_rows, sft_rows, srl_rows
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
@@ -60,7 +61,8 @@ def export(
 ) -> ExportResult:
     """Write the attempts of one split to `target`, a JSON object per line, whole or not at all, and its record beside it.
 
-    Of the `languages` and `teachers` that are named alone, of all where those are None; `format` is one of `FORMATS`, and
+    Of the `languages` and `teachers` that are named alone, of all where those are None; none of a teacher whose answers may
+    not be trained on, but for `atif`, which is for reading. `format` is one of `FORMATS`, and
     `prompt` the one of `configs/teacher_prompts.yaml` that chats are made by.
     """
     chosen_languages = None if languages is None else sorted(set(languages))
@@ -72,6 +74,8 @@ def export(
         for attempt in read_stored_attempts(paths, split, chosen_languages)
         if chosen_teachers is None or attempt.teacher in chosen_teachers
     ]
+    if format != "atif":
+        chosen = [*leave_out_forbidden(chosen, teachers_without_training(paths.configs))]
     if _inputs(paths, split, chosen_languages) != inputs:
         raise RecordError(f"{target.name}: attempts of split {split!r} were replaced while they were read; run again")
     licenses = Counter[str]()

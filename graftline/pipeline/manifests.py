@@ -1,22 +1,24 @@
 """Manifests: which implementation stands behind each port in an environment (`configs/manifests/<name>.yaml`)."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
 from graftline.core.artifacts import ArtifactsConfig, FolderArtifactsConfig
 from graftline.core.blobs import BlobsConfig, FilesystemBlobsConfig
-from graftline.core.config import Config, load_yaml
+from graftline.core.config import Config, read_tree, validate
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.datasets.sources.open import HubConfig
 from graftline.datasets.store import DatasetStoreConfig, FilesDatasetStoreConfig
+from graftline.llm.fleet import load_fleets
 from graftline.llm.open import ActorsConfig, ChatModelConfig
 from graftline.pipeline.harbor_port import HarborPortConfig, LocalHarborConfig
 from graftline.rollouts.queue.base import MemoryQueueConfig, QueueConfig
 from graftline.rollouts.retrieval import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
-from graftline.rollouts.teachers.base import TeacherConfig
+from graftline.rollouts.teachers.base import TeacherConfig, TeacherKind
 from graftline.sandbox.actions import SandboxConfig
 from graftline.training.local.process import LocalBackendConfig
 from graftline.training.open import TrainingClientConfig
@@ -96,13 +98,44 @@ PORTS = tuple(name for name in Manifest.model_fields if name != "executor")
 def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None = None) -> Manifest:
     """Return the manifest called `name`; `overrides` replaces ports (`sandbox`: "memory") or single keys of them.
 
+    A teacher that is called like a fleet of `vllm_actors.yaml` (`teacher`: "glm-4.6") is the teacher `openai` with the
+    prompt of that fleet, and `chat_model` is the fleet.
+
     Raises:
         ConfigError: there is no such manifest or port, or the result does not fit.
     """
     if name not in (DEFAULT_MANIFEST, *MANIFESTS):
         raise ConfigError(f"manifest {name!r} is unknown; known: {', '.join((DEFAULT_MANIFEST, *MANIFESTS))}")
     file = f"{'local' if name == DEFAULT_MANIFEST else name}.yaml"
-    return load_yaml(paths.configs / "manifests" / file, Manifest, _values(overrides or {}))
+    path = paths.configs / "manifests" / file
+    values = _values(overrides or {})
+    tree = read_tree(path, values)
+    _resolve_teacher(tree, paths.configs, "--set" if "teacher" in values else str(path))
+    return validate(tree, Manifest, str(path), tuple(values))
+
+
+def _resolve_teacher(tree: Any, configs: Path, source: str) -> None:
+    """Put teacher and chat model into `tree` where its teacher is called like a fleet."""
+    teacher = tree.get("teacher") if isinstance(tree, dict) else None
+    if isinstance(teacher, str):
+        teacher = {"kind": teacher}
+    if not isinstance(teacher, dict) or not isinstance(name := teacher.get("kind"), str):
+        return  # validation says what is wrong
+    kinds = get_args(TeacherKind)
+    if name not in kinds:
+        fleets = load_fleets(configs) if (configs / "vllm_actors.yaml").is_file() else {}
+        if name not in fleets:
+            raise ConfigError(
+                f"{source}: teacher: {name!r} is unknown; known: {', '.join(map(repr, kinds))},"
+                f" and the fleets of {configs / 'vllm_actors.yaml'}: {', '.join(sorted(fleets)) or 'none'}"
+            )
+        teacher = {"prompt": fleets[name].prompt, **teacher, "kind": "openai"}
+        chat_model = tree.get("chat_model", {})
+        if isinstance(chat_model, dict) and chat_model.get("kind", "actors") != "actors":
+            chat_model = {}  # what is said of another implementation does not apply
+        if isinstance(chat_model, dict):
+            tree["chat_model"] = {**chat_model, "kind": "actors", "fleet": name}
+    tree["teacher"] = teacher
 
 
 def _values(overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from graftline.datasets.sources.base import MIRROR_VARIABLE, DatasetHub
 from graftline.datasets.sources.open import open_hub
 from graftline.datasets.store import DatasetStore, open_dataset_store
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.fleet import load_fleet
+from graftline.llm.fleet import load_fleet, warn_of_terms
 from graftline.llm.open import ActorsConfig, open_chat_model
 from graftline.pipeline.harbor_port import HarborService, open_harbor
 from graftline.pipeline.manifests import PORTS, Manifest, load_manifest
@@ -82,6 +82,8 @@ def _open_teacher(ports: "Ports") -> Teacher:
     from graftline.rollouts.teachers.open import ServedModel, open_teacher
 
     def open_served() -> ServedModel:
+        if isinstance(config := ports.manifest.chat_model, ActorsConfig):
+            warn_of_terms(config.fleet, load_fleet(ports.paths.configs, config.fleet))
         return ServedModel(ports.chat_model, ports.context_tokens, ports.paths.configs, ports.examples)
 
     return open_teacher(ports.manifest.teacher, ports.sandbox, open_served)
@@ -167,7 +169,7 @@ class Ports:
         """How many tokens, of prompt and answer, the served language model takes in."""
         config = self.manifest.chat_model
         if isinstance(config, ActorsConfig):
-            return load_fleet(self.paths.configs, config.fleet).context_tokens
+            return load_fleet(self.paths.configs, config.fleet).prompt_and_answer_tokens
         return MEMORY_CONTEXT_TOKENS
 
     def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TinkerSDKClient:

@@ -15,6 +15,8 @@ from graftline.core.paths import Paths
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.readers import ReaderName
 from graftline.datasets.sources.base import MIRROR_VARIABLE
+from graftline.llm.fleet import dialect_settings, load_fleet
+from graftline.llm.open import ActorsConfig
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.stages.table import CODE_OF_EVALUATIONS, STAGES
@@ -129,12 +131,16 @@ def stage_code(stage: str, reader: ReaderName | None = None) -> str:
 
 def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:
     """Return the settings of attempts, whose digest is `made_by` of the trajectories."""
-    teacher, isolation = manifest.teacher, ports.sandbox.isolation
-    prompt = _prompt(paths, teacher).digest() if isinstance(teacher, OpenAITeacherConfig) else None
+    teacher, chat_model, isolation = manifest.teacher, manifest.chat_model, ports.sandbox.isolation
+    by_model: dict[str, Any] = {}
+    if isinstance(teacher, OpenAITeacherConfig):
+        by_model["prompt"] = _prompt(paths, teacher).digest()
+        if isinstance(chat_model, ActorsConfig):
+            by_model |= dialect_settings(load_fleet(paths.configs, chat_model.fleet))
     return {
         "collecting": settings.trajectories.collecting.model_dump(mode="json"),
         "teacher": ports.teacher.name,
-        **({} if prompt is None else {"prompt": prompt}),
+        **by_model,
         "isolation": f"{isolation.level}/{isolation.implementation}",
         **rewriter(manifest),
     }

@@ -12,7 +12,7 @@ from graftline.core.hashing import digest, sha256_file
 from graftline.evals.evaluation_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
 from graftline.evals.solvers import ChatSolver, Sampling, Solver, TeacherSolver
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.fleet import Fleet, load_fleet
+from graftline.llm.fleet import Fleet, dialect_settings, load_fleet
 from graftline.llm.open import MemoryChatModelConfig, open_chat_model
 from graftline.llm.pool import ActorPool
 from graftline.llm.servers.commands import weights_of
@@ -72,7 +72,7 @@ class Solvers:
                 by_fleet = fleet.model_dump(
                     mode="json", include={"engine", "model", "quantization", "context_tokens", "takes_seed"}
                 )
-                by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest()}
+                by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest(), **dialect_settings(fleet)}
                 if own := _own_adapter(fleet, entry.adapter):
                     by["adapter_digest"] = _folder_digest(self._paths.root / own)
                 return {**config_of_entry, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
@@ -120,7 +120,7 @@ class Solvers:
             context, slots = MEMORY_CONTEXT_TOKENS, _MEMORY_AT_ONCE
             model = BlockingChatModel(open_chat_model(config, self._paths.configs, secrets))
         else:
-            context, slots = fleet.context_tokens, sum(actor.slots for actor in fleet.actors)
+            context, slots = fleet.prompt_and_answer_tokens, sum(actor.slots for actor in fleet.actors)
             key = secrets.require(fleet.api_key, f"fleet {entry.fleet!r}") if fleet.api_key else None
             self._start(entry.fleet, fleet)
             model = BlockingChatModel(ActorPool(fleet, key, config.pool))

@@ -213,6 +213,13 @@ class Trajectory(_Stored):
         return all(step.format_ok for step in self.path)
 
     @property
+    def forbids_training(self) -> bool:
+        """Whether the terms of an answer, as they were when it was asked for, forbid to train on it."""
+        generations = (step.model_output.generation for step in self.steps)
+        outputs = (generation.outputs for generation in generations if generation is not None)
+        return any(terms.may_train is False for terms in outputs if terms is not None)
+
+    @property
     def all_general(self) -> bool:
         """Whether every action of the path leaves something free; False without steps."""
         return bool(self.path) and all(step.general for step in self.path)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from graftline.core.markdown import table
 from graftline.llm.weights.catalog import HubPlace, Weights
@@ -20,11 +21,13 @@ def card(
     licenses: Mapping[str, int] | None = None,
     solved: str = "",
     prompt: str = "",
+    teachers: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return the model card of the adapter in the folder `name`: what it is, what it was made of, how it went, what it is not.
 
     `weights` are what it was trained on, where that is of `configs/models.yaml`; `licenses` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
-    tasks that were solved without it and with it; `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked.
+    tasks that were solved without it and with it; `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked;
+    `teachers` are those whose answers it was trained on, with rows and terms.
     """
     repo_id, revision = _base_of(run, weights)
     every = max(1, len(steps) // _SHOWN_STEPS)
@@ -37,6 +40,7 @@ def card(
         {"": "base model", "is": f"{repo_id}{f' at {revision}' if revision else ''}"},
         {"": "trained as", "is": run.config["model"]},
         {"": "recipe", "is": run.recipe},
+        {"": "run", "is": run.run_id},
         {"": "LoRA rank", "is": run.config["lora"]["rank"]},
         *({"": name, "is": value} for name, value in run.computed_with.items()),
         {"": "optimizer steps", "is": run.next_step},
@@ -51,7 +55,7 @@ def card(
     parts = [
         f"---\nbase_model: {repo_id}\nbase_model_relation: adapter\nlibrary_name: peft\npipeline_tag: text-generation\n"
         "tags: [lora, ast-grep]\n---\n",
-        f"# {run.run_id}\n",
+        f"# {name}\n",
         "A LoRA adapter that proposes ast-grep rewrites, trained by Graftline on verified steps.\n",
         table(facts),
     ]
@@ -71,6 +75,8 @@ def card(
             "Besides that of the base model:\n",
             table([{"license": license, "rows": count} for license, count in licenses.items()]),
         ]
+    if teachers:
+        parts += ["Whose answers the rows hold:\n", table(teachers)]
     parts += [
         "## Limits\n",
         "Trained on short edits of single files. What it proposes is to be verified in the sandbox before it is used.\n",

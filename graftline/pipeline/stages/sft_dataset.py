@@ -20,6 +20,7 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
+from graftline.pipeline.teacher_terms import leave_out_forbidden, teachers_without_training
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
@@ -53,7 +54,13 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
     config = load_recipe(lineage.paths, name)
     source, prompt = source_of(lineage, config, name)
     inputs = _inputs(lineage, source)
-    settings = {"data": source.model_dump(mode="json"), "recipe": config.recipe, "prompt": prompt.digest()}
+    settings: dict[str, Any] = {
+        "data": source.model_dump(mode="json"),
+        "recipe": config.recipe,
+        "prompt": prompt.digest(),
+    }
+    if refused := teachers_without_training(lineage.paths.configs):
+        settings["teachers_without_training"] = refused
     request = request_of("sft_dataset", name, inputs, {**settings, **rewriter(lineage.manifest)})
 
     def make(folder: Path) -> Contents:
@@ -72,6 +79,8 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         write_rows(folder / TASKS, [task.model_dump(mode="json") for task in tasks])
         licenses = Counter(str(row.get("license", "")) for row in train)
         counts = {f"license.{license}": count for license, count in sorted(licenses.items()) if license}
+        teachers = Counter(str(row.get("teacher", "")) for row in train)
+        counts |= {f"teacher.{teacher}": count for teacher, count in sorted(teachers.items()) if teacher}
         return Contents({"rows": len(train), "held_out": len(held_out), "tasks": len(tasks), **counts})
 
     return lineage.build(lineage.paths.training_set(name), request, make)
@@ -106,7 +115,10 @@ def _material(lineage: Lineage, split: Split) -> Material:
         stored = read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task)
         tasks = [task for task in stored if task.is_for_agents]
         shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
-        return {task.id: task for task in tasks}, current_attempts(read_shards(shards), tasks).attempts
+        chosen = current_attempts(read_shards(shards), tasks).attempts
+        return {task.id: task for task in tasks}, [*leave_out_forbidden(chosen, refused)]
+
+    refused = teachers_without_training(lineage.paths.configs)
 
     return Material(split, edits, attempts, lineage.ports.sandbox, lineage.track)
 

@@ -16,6 +16,7 @@ from typing import Any
 from graftline.core.build import Built, Contents
 from graftline.core.jsonl import read_lines
 from graftline.core.markdown import plain_table
+from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, ArtifactRecord
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.manifests import Manifest
@@ -28,6 +29,7 @@ from graftline.pipeline.recipe_models import (
     store_of,
 )
 from graftline.pipeline.stages.sft_dataset import source_of, write_rows
+from graftline.pipeline.teacher_terms import describe_terms, fleets_of_teachers
 from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt
@@ -44,6 +46,7 @@ from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_
 
 EVALUATION, SOLVED, STEPS = "evaluation.json", "solved.jsonl", "steps.jsonl"
 _LOOK_EVERY_S = 1.0
+_OURS = "no served language model: rules of Graftline"
 
 
 def trained_adapter(lineage: Lineage, name: str) -> Built:
@@ -81,8 +84,9 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         (partial / EVALUATION).write_text(json.dumps(scores, indent=2) + "\n", "utf-8")
         weights = find_served_weights(port, config, lineage.paths)
         model_card = card(
-            run, read_steps(partial / STEPS), weights, name, _licenses(dataset), plain_table(scores), source.prompt
-        )
+            run, read_steps(partial / STEPS), weights, name, _licenses(dataset), plain_table(scores), source.prompt,
+            _teachers(dataset, lineage.paths),
+        )  # fmt: skip
         (partial / CARD).write_text(model_card, "utf-8")
         return Contents(_counts(run, scores), facts=run.computed_with)
 
@@ -186,3 +190,13 @@ def _counts(run: TrainingRun, scores: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 def _licenses(dataset: ArtifactRecord) -> Mapping[str, int]:
     return {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("license.")}
+
+
+def _teachers(dataset: ArtifactRecord, paths: Paths) -> list[dict[str, Any]]:
+    """Return whose answers the rows hold, how many of each, and on what terms those are."""
+    fleets = fleets_of_teachers(paths.configs)
+    counts = {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("teacher.")}
+    return [
+        {"teacher": name, "rows": count, "terms": describe_terms(fleets[name])[1] if name in fleets else _OURS}
+        for name, count in counts.items()
+    ]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action, PatternAction, RuleAction
 from graftline.core.config import Config
-from graftline.llm.base import Message
+from graftline.llm.base import Message, OutputTerms
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 
@@ -40,6 +40,10 @@ class Generation(BaseModel):
     """Of the templates, the settings and the examples that the chat was made from (`rollouts.teachers.prompt`)."""
     text: str
     """The answer, as it came."""
+    reasoning: str = ""
+    """What the model thought before it, where the server tells it apart."""
+    outputs: OutputTerms | None = None
+    """On what terms the answer was, as the fleet said when it was asked; None where it said nothing."""
     finish_reason: str
     model: str
     actor: str
@@ -152,6 +156,7 @@ class OpenAITeacherConfig(Config):
     """Name of a loaded LoRA adapter; empty for the model itself."""
 
 
+TeacherKind = Literal["induction", "memory", "openai"]
 TeacherConfig = Annotated[
     InductionTeacherConfig | MemoryTeacherConfig | OpenAITeacherConfig, Field(discriminator="kind")
 ]

@@ -83,7 +83,8 @@ class OpenAITeacher:
             cut = f" It was cut off after {last.usage.completion} tokens." if last.finish_reason == "length" else ""
             return InvalidAnswer(answer.reason + cut, generation)
         return Proposal(
-            think=answer.think,
+            # a server that tells apart what a model thinks has taken it out of the answer
+            think=answer.think or answers[-1].reasoning,
             action=answer.action,
             state_update=answer.state_update,
             generation=generation,
@@ -147,10 +148,12 @@ def _generation(request: ChatRequest, answers: Sequence[ChatAnswer], prompt_dige
         messages=request.messages,
         prompt_digest=prompt_digest,
         text=last.text,
+        reasoning=last.reasoning,
+        outputs=last.outputs,
         finish_reason=last.finish_reason,
         model=last.model,
         actor=last.actor,
-        temperature=request.temperature,
+        temperature=request.temperature if last.temperature is None else last.temperature,
         seed=last.seed,
         prompt_tokens=sum(answer.usage.prompt for answer in answers),
         completion_tokens=sum(answer.usage.completion for answer in answers),

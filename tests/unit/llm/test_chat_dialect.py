@@ -8,6 +8,7 @@ import pytest
 from graftline.core.errors import DataError
 from graftline.llm.base import ChatRequest, Message, TokenUsage
 from graftline.llm.client import Fault, FaultKind, Reply, decode_chat, encode_chat, error_message
+from graftline.llm.fleet import Dialect
 
 PLAIN = ChatRequest((Message(role="user", content="hé"),), max_tokens=7, temperature=0.5)
 
@@ -40,6 +41,37 @@ def test_stops_schema_and_seed_are_sent_in_the_common_dialect() -> None:
         "seed": 3,
         "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
     }
+
+
+def test_a_dialect_moves_the_temperature_makes_room_for_thoughts_and_adds_keys() -> None:
+    dialect = Dialect(
+        least_temperature=0.01, most_temperature=0.4, thinking_tokens=100, more={"thinking": {"type": "on"}}
+    )
+    body = json.loads(encode_chat(PLAIN, "m", None, dialect))
+    assert {key: body[key] for key in ("max_tokens", "temperature", "thinking")} == {
+        "max_tokens": 107,
+        "temperature": 0.4,
+        "thinking": {"type": "on"},
+    }
+    assert dialect.temperature(0.0) == 0.01
+
+
+@pytest.mark.parametrize(("mode", "sent"), [("object", {"type": "json_object"}), ("none", None)])
+def test_json_is_asked_for_as_the_dialect_has_it(mode: Any, sent: object) -> None:
+    request = ChatRequest(PLAIN.messages, json_schema={"type": "object"})
+    assert json.loads(encode_chat(request, "m", None, Dialect(json_mode=mode))).get("response_format") == sent
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"least_temperature": 1.5, "most_temperature": 1.0}, "least_temperature is higher than most_temperature"),
+        ({"more": {"seed": 3}}, "more: seed is set by each request; take it out"),
+    ],
+)
+def test_a_dialect_that_contradicts_itself_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Dialect(**values)
 
 
 NOT_SENT = {
@@ -83,6 +115,29 @@ READ = {
         answer(choices=choice(None, "length")),
         Reply("", "length", TokenUsage(5, 1, 0), "m"),
     ),
+    "tokens that Kimi found in its cache": (
+        answer(usage={"prompt_tokens": 5, "completion_tokens": 1, "cached_tokens": 2}),
+        Reply("yes", "stop", TokenUsage(5, 1, 2), "m"),
+    ),
+    "an answer in parts": (
+        answer(choices=choice([{"type": "text", "text": "ye"}, {"type": "image"}, {"type": "text", "text": "s"}])),
+        Reply("yes", "stop", TokenUsage(5, 1, 0), "m"),
+    ),
+    **{
+        f"thoughts as {key}": (
+            answer(choices=[{"message": {"content": "yes", key: value}, "finish_reason": "stop"}]),
+            Reply("yes", "stop", TokenUsage(5, 1, 0), "m", "hm"),
+        )
+        for key, value in {
+            "reasoning_content": "hm\n",
+            "reasoning": "hm",
+            "reasoning_details": [{"text": "hm"}],
+        }.items()
+    },
+    "no error of MiniMax": (
+        answer(base_resp={"status_code": 0, "status_msg": ""}),
+        Reply("yes", "stop", TokenUsage(5, 1, 0), "m"),
+    ),
     "an empty answer": (answer(choices=choice("")), Reply("", "stop", TokenUsage(5, 1, 0), "m")),
 }
 
@@ -120,6 +175,15 @@ def test_what_is_no_answer_is_a_fault_of_the_actor(content: bytes) -> None:
         decode_chat(content)
     assert caught.value.kind is FaultKind.MALFORMED
     assert caught.value.message.startswith("answers with something else than ")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(1002, FaultKind.LIMITED), (1013, FaultKind.FAILED), (1004, FaultKind.REFUSED)]
+)
+def test_an_error_that_minimax_reports_with_status_200_is_one(code: int, kind: FaultKind) -> None:
+    with pytest.raises(Fault) as caught:
+        decode_chat(answer(choices=None, base_resp={"status_code": code, "status_msg": "no  luck"}))
+    assert (caught.value.kind, caught.value.message) == (kind, f"answers with its code {code}: no luck")
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "content_filter", None, 5])

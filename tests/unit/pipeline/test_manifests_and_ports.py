@@ -24,7 +24,7 @@ from graftline.pipeline.ports import dataset_hub, describe
 from graftline.pipeline.stages.table import make
 from graftline.rollouts.queue.base import MemoryQueueConfig, RedisQueueConfig
 from graftline.rollouts.retrieval import MemoryVectorStoreConfig
-from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig, OpenAITeacherConfig
 from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
 from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -108,6 +108,17 @@ OVERRIDES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"sandbox": ProcessSandboxConfig(required_level="none")},
     ),
     "a key of a port": ({"sandbox.limits.cpu_s": 1}, {"sandbox": WarmSandboxConfig(limits=Limits(cpu_s=1))}),
+    "a teacher by the name of a fleet": (
+        {"teacher": "glm-4.6"},
+        {"teacher": OpenAITeacherConfig(prompt="large"), "chat_model": ActorsConfig(fleet="glm-4.6")},
+    ),
+    "a teacher by the name of a fleet, with other settings": (
+        {"teacher": "qwen3-14b-vllm", "teacher.prompt": "small", "chat_model.pool.max_tries": 5},
+        {
+            "teacher": OpenAITeacherConfig(prompt="small"),
+            "chat_model": ActorsConfig(fleet="qwen3-14b-vllm", pool=PoolSettings(max_tries=5)),
+        },
+    ),
     "ports and keys together": (
         {"dataset_hub": "memory", "dataset_hub.files": {"a.jsonl": ""}, "teacher": "memory"},
         {"dataset_hub": MemoryHubConfig(files={"a.jsonl": ""}), "teacher": MemoryTeacherConfig()},
@@ -150,7 +161,7 @@ def test_an_unknown_manifest_or_port_lists_the_known_ones(
     ("overrides", "words"),
     [
         ({"sandbox": "docker"}, ["--set sandbox: ", "'docker'", "'warm', 'process', 'memory'"]),
-        ({"teacher": "oracle"}, ["--set teacher: ", "'oracle'", "'induction', 'memory'"]),
+        ({"teacher": "oracle"}, ["--set teacher: ", "'oracle'", "'induction', 'memory'", "glm-4.6"]),
         ({"dataset_hub": "cloud"}, ["--set dataset_hub: ", "'cloud'", "'sources', 'homes', 'local', 'memory'"]),
         (
             {"sandbox.limits.cpu": 1},
