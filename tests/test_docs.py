@@ -189,6 +189,7 @@ def test_every_environment_variable_that_is_read_is_documented() -> None:
     # those that a manifest or an instance of Dagster names, and a program of another project reads
     files = [*CHECKOUT.glob("configs/**/*.yaml"), *CHECKOUT.glob("*.yaml"), *(CHECKOUT / "deploy").rglob("*")]
     texts = [path.read_text("utf-8") for path in files if path.is_file()]
+    read |= {name for text in texts for name in re.findall(r"\bapi_key: ([A-Z_]+)", text)}
     read |= {name for text in texts for name in re.findall(r"\b(?:GRAFTLINE|DAGSTER)_[A-Z_]+", text)}
     assert {codes(row[0])[0] for row in table(section("docs/configuration.md", "## Environment"))} == read
 

@@ -110,7 +110,7 @@ def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None =
     path = paths.configs / "manifests" / file
     values = _values(overrides or {})
     tree = read_tree(path, values)
-    _resolve_teacher(tree, paths.configs, "--set" if "teacher" in values else str(path))
+    _resolve_teacher(tree, paths.configs, "--set teacher" if "teacher" in values else f"{path}: teacher")
     return validate(tree, Manifest, str(path), tuple(values))
 
 
@@ -126,7 +126,7 @@ def _resolve_teacher(tree: Any, configs: Path, source: str) -> None:
         fleets = load_fleets(configs) if (configs / "vllm_actors.yaml").is_file() else {}
         if name not in fleets:
             raise ConfigError(
-                f"{source}: teacher: {name!r} is unknown; known: {', '.join(map(repr, kinds))},"
+                f"{source}: {name!r} is unknown; known: {', '.join(map(repr, kinds))},"
                 f" and the fleets of {configs / 'vllm_actors.yaml'}: {', '.join(sorted(fleets)) or 'none'}"
             )
         teacher = {"prompt": fleets[name].prompt, **teacher, "kind": "openai"}
