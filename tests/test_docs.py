@@ -41,6 +41,7 @@ from graftline.rollouts import trajectory as steps
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from graftline.rollouts.reward import Reward, RewardWeights, reward
 from graftline.rollouts.state import StateStore, StateUpdate
+from graftline.rollouts.task_tests import CAUSES_OF_SILENCE
 from graftline.rollouts.teachers.prompt import Prompts, load_prompt
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
 from graftline.sandbox.base import LEVELS, Limits
@@ -254,6 +255,7 @@ def test_levels_and_rewards_are_the_documented_ones() -> None:
     given.append(reward(Verdict.OK, Level.EXACT, 1.0, True, weights, is_broad=True))
     expected = {one.cause: "missing" if one.value is None else str(one.value) for one in given}
     expected |= {"partial": f"{weights.progress} of progress", "gave_up": "0.0", "bad_format": "0.0"}
+    expected |= dict.fromkeys(CAUSES_OF_SILENCE, "missing")
     assert documented == expected
 
 

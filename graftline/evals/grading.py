@@ -17,6 +17,7 @@ from graftline.rollouts.reward import RewardWeights
 from graftline.rollouts.trajectory import TrajectoryStep
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
+from graftline.sandbox.jail.open import JailConfig
 
 Grading = Callable[[str, Iterable[Reply]], Iterator[Attempt]]
 """Grades the replies of the solver of that name, in their order."""
@@ -136,13 +137,15 @@ def solves(
 
 
 @contextmanager
-def grading_workers(count: int, sandbox: SandboxConfig) -> Iterator[Grading]:
+def grading_workers(count: int, sandbox: SandboxConfig, tests: JailConfig | None = None) -> Iterator[Grading]:
     """Start `count` processes, each with a sandbox of its own, and stop them at the end; with 0, grade in this one.
+
+    The tests of tasks run in jails of `tests` (see `open_sandbox`).
 
     Raises:
         SandboxError: a worker cannot open its sandbox, or dies.
     """
-    with Workers(count, partial(_open_grader, sandbox)) as workers:
+    with Workers(count, partial(_open_grader, sandbox, tests)) as workers:
 
         def grade(solver: str, replies: Iterable[Reply]) -> Iterator[Attempt]:
             try:
@@ -153,8 +156,8 @@ def grading_workers(count: int, sandbox: SandboxConfig) -> Iterator[Grading]:
         yield grade
 
 
-def _open_grader(sandbox: SandboxConfig) -> Callable[[tuple[str, Reply]], Attempt]:
-    grader = Grader(open_sandbox(sandbox))
+def _open_grader(sandbox: SandboxConfig, tests: JailConfig | None) -> Callable[[tuple[str, Reply]], Attempt]:
+    grader = Grader(open_sandbox(sandbox, tests))
     return lambda item: grader.attempt(*item)
 
 

@@ -29,6 +29,8 @@ from graftline.rollouts.retrieval.base import Embedder, VectorStore
 from graftline.rollouts.teachers.base import Teacher
 from graftline.sandbox.actions import open_sandbox
 from graftline.sandbox.base import Sandbox
+from graftline.sandbox.jail.open import JailConfig
+from graftline.sandbox.runner import load_sandbox_settings
 from graftline.training.open import DEFAULT_MODEL, open_training_client
 from graftline.training.tinker import TinkerSDKClient
 
@@ -127,8 +129,8 @@ class Ports:
 
     dataset_hub = _Port[DatasetHub](lambda ports: dataset_hub(ports.manifest, ports.paths))
     """Where datasets come from."""
-    sandbox = _Port[Sandbox](lambda ports: ports.close_at_end(open_sandbox(ports.manifest.sandbox)))
-    """Where actions are applied."""
+    sandbox = _Port[Sandbox](lambda ports: ports.close_at_end(open_sandbox(ports.manifest.sandbox, ports.jail)))
+    """Where actions are applied, and the tests of tasks run."""
     teacher = _Port[Teacher](_open_teacher)
     """What attempts tasks."""
     chat_model = _Port[BlockingChatModel](_open_chat_model)
@@ -163,6 +165,11 @@ class Ports:
     """What trains."""
 
     blob_store, hub_client, llm_client, embedding_client = blobs, dataset_hub, chat_model, embedder
+
+    @property
+    def jail(self) -> JailConfig:
+        """Where the tests of tasks run, as `configs/sandbox.yaml` says."""
+        return load_sandbox_settings(self.paths.root).tests
 
     @property
     def context_tokens(self) -> int:

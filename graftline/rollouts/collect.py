@@ -7,7 +7,7 @@ with that error: a machine that is out of order must not write a data set of fai
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import unified_diff
 from time import perf_counter
 from typing import Protocol
@@ -21,9 +21,10 @@ from graftline.codemod.grade import Grade, count_background_matches, grade, meas
 from graftline.core.config import Config
 from graftline.core.errors import DataError, SandboxError
 from graftline.datasets.instruction_source import FIELDS
-from graftline.rollouts.reward import BAD_FORMAT, SAYS_NOTHING, Reward, RewardWeights, reward
+from graftline.rollouts.reward import BAD_FORMAT, Reward, RewardWeights, reward
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
+from graftline.rollouts.task_tests import TestVerdict, name_failures, run_tests
 from graftline.rollouts.teachers.base import InvalidAnswer, NoProposal, Proposal, Teacher, Turn
 from graftline.rollouts.teachers.critic import Criticism, Finding, criticize
 from graftline.rollouts.trajectory import ModelOutput, Prompt, SandboxOutcome, Timings, Trajectory, TrajectoryStep
@@ -153,12 +154,14 @@ class _Attempt:
         result = step.sandbox_result
         assert result is not None  # there is an action
         criticism: Criticism | None = None
-        if self._teacher.uses_feedback and result.verdict not in SAYS_NOTHING and not step.level.is_verified:
+        is_known = step.reward.value is not None
+        if self._teacher.uses_feedback and is_known and not step.level.is_verified:
             action, language = proposal.action, self._task.language
             criticism = criticize(action, self._text, language, self._sandbox, self._task.target)
         is_progress = criticism is None or criticism.finding in (Finding.INCOMPLETE, Finding.RIGHT)
-        is_kept = result.after is not None and result.after not in self._visited and is_progress
-        return step.model_copy(update={"is_kept": is_kept, "feedback": criticism.feedback if criticism else ""})
+        is_kept = is_known and result.after is not None and result.after not in self._visited and is_progress
+        feedback = "\n".join(filter(None, (criticism.feedback, name_failures(step.failed_tests)))) if criticism else ""
+        return step.model_copy(update={"is_kept": is_kept, "feedback": feedback})
 
     def _reason_to_end(self) -> str:
         """Return why the attempt ends with its last step; empty where it goes on."""
@@ -169,8 +172,8 @@ class _Attempt:
             return "done"
         if not step.is_kept:
             verdict = None if step.sandbox_result is None else step.sandbox_result.verdict
-            if verdict in SAYS_NOTHING:
-                return str(verdict)
+            if step.reward.value is None:
+                return step.reward.cause
             if not self._teacher.uses_feedback:
                 return "bad_format" if verdict is None else "repeated_text" if verdict is Verdict.OK else str(verdict)
             latest = self.steps[-self._config.max_failed :]
@@ -195,8 +198,15 @@ def grade_step(
     """
     action = proposal.action
     [result] = sandbox.apply_many(text, task.language, [action])
-    graded = _grade_text(task, normalize_blank_lines(text, result))
+    after = normalize_blank_lines(text, result)
+    graded, tests = _grade_text(task, after), TestVerdict(False)
+    if task.tests is not None and not graded.is_verified and after != text:
+        [tests] = run_tests(task.tests, [after], sandbox)
+        graded = Grade(Level.TESTS, 1.0) if tests.passes else graded
     measures = measure(action, text, result, task.target, task.language, sandbox, own=task.before)
+    if graded.level is Level.TESTS:
+        # what differs from the target may be as right
+        measures = replace(measures, false_positives=None, support=None)
     general = is_general(action)
     path = [step for step in earlier if step.is_kept]
     background_matches = [measures.background_matches, *(step.background_matches for step in path)]
@@ -224,7 +234,10 @@ def grade_step(
         general=general,
         support_pairs=None if measures.support is None else int(measures.support > 0),
         srl=similarity(action, task.gold_actions),
-        reward=reward(
+        failed_tests={**tests.failures},
+        reward=Reward(value=None, cause=tests.cause)
+        if tests.passes is None
+        else reward(
             result.verdict,
             graded.level,
             graded.progress,

@@ -22,6 +22,7 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import TeacherConfig
 from graftline.rollouts.trajectory import AttemptTime, Trajectory, attempt_key
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
+from graftline.sandbox.jail.open import JailConfig
 
 JOURNAL_NAME = ".journal.jsonl"
 
@@ -65,9 +66,11 @@ def times_folder(logs: Path, language: Language, split: str) -> Path:
 
 @contextmanager
 def worker_attempts(
-    count: int, sandbox: SandboxConfig, teacher: TeacherConfig, config: RolloutConfig
+    count: int, sandbox: SandboxConfig, teacher: TeacherConfig, config: RolloutConfig, tests: JailConfig | None = None
 ) -> Iterator[Attempts]:
     """Start `count` processes, each with a sandbox and a teacher of its own, and stop them at the end.
+
+    The tests of tasks run in jails of `tests` (see `open_sandbox`).
 
     Raises:
         SandboxError: a worker cannot open its sandbox, or dies.
@@ -79,16 +82,16 @@ def worker_attempts(
         except WorkerDied as error:
             raise SandboxError("a worker process died; what was collected is kept, start again to go on") from error
 
-    with Workers[Task, Trajectory](count, partial(_open_worker, sandbox, teacher, config)) as workers:
+    with Workers[Task, Trajectory](count, partial(_open_worker, sandbox, teacher, config, tests)) as workers:
         yield attempts
 
 
 def _open_worker(
-    sandbox_config: SandboxConfig, teacher: TeacherConfig, config: RolloutConfig
+    sandbox_config: SandboxConfig, teacher: TeacherConfig, config: RolloutConfig, tests: JailConfig | None
 ) -> Callable[[Task], Trajectory]:
     from graftline.rollouts.teachers.open import open_teacher  # of use to the worker alone
 
-    sandbox = open_sandbox(sandbox_config)
+    sandbox = open_sandbox(sandbox_config, tests)
     return partial(collect, teacher=open_teacher(teacher, sandbox), sandbox=sandbox, config=config)
 
 

@@ -24,6 +24,7 @@ from graftline.datasets.instruction_source import (
     default_answerable_by,
     default_source,
 )
+from graftline.rollouts.task_tests import TaskTests, run_tests
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
 WORDS_ALONE = "comment-only"
@@ -59,6 +60,8 @@ class Task(BaseModel):
     """Whether the change can be done from the instruction and the text before; None where nobody has tried."""
     answerable_by: AnswerableBy | None = Field(default_factory=default_answerable_by)
     """How that was decided."""
+    tests: TaskTests | None = Field(default=None, exclude_if=lambda tests: tests is None)
+    """What judges a text that is not the target; without it, only the target counts."""
 
     @property
     def is_for_agents(self) -> bool:
@@ -121,7 +124,12 @@ def invalid_reason(task: Task, sandbox: Sandbox) -> str:
             return "unedited_passes"
     except DataError:
         return "ungradable"
-    return ""
+    if task.tests is None:
+        return ""
+    gold, unedited = run_tests(task.tests, (result_text, task.before), sandbox)
+    if gold.passes is None or unedited.passes is None:
+        return gold.cause or unedited.cause
+    return "" if gold.passes and not unedited.passes else "unedited_passes_tests" if gold.passes else "gold_fails_tests"
 
 
 class OpenTask(BaseModel):

@@ -106,6 +106,8 @@ class TrajectoryStep(_Stored):
     """Pairs of texts in which it puts something right: of a task, which has one, 1 or 0."""
     srl: float | None = None
     """Similarity to the gold action (`codemod.canonical`); None where the task has none. Never truth."""
+    failed_tests: dict[str, str] = Field(default_factory=dict, exclude_if=lambda failures: not failures)
+    """By the ids of the task's tests that fail with the text after this step, how; empty where none was run."""
     reward: Reward
 
     @property
@@ -171,7 +173,7 @@ class Trajectory(_Stored):
     level: Level
     """Of the last text."""
     ending: str
-    """`done`, `gave_up`, `max_steps`, `max_failed`, `repeated_text`, or the verdict that ended it."""
+    """`done`, `gave_up`, `max_steps`, `max_failed`, `repeated_text`, the verdict that ended it, or why tests say nothing."""
     failure: str
     """Class of failure: the cause for which the teacher gave up, or else the ending; empty where it is verified."""
     reward: Reward

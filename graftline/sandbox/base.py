@@ -1,4 +1,4 @@
-"""The `Sandbox` port: apply actions to a text, away from everything else; verdicts, and levels of isolation.
+"""The `Sandbox` port: apply actions to a text, and run tests, away from everything else; verdicts, and levels of isolation.
 
 Whatever an action does (match nothing, be invalid, run out of time or memory) is a result with a verdict. An error
 is raised only when the sandbox itself cannot answer, so that a broken machine is never taken for a wrong action.
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from pydantic import Field
 
@@ -17,6 +17,10 @@ from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language, tool_version
 from graftline.core.config import Config
 from graftline.core.errors import SandboxError
+
+if TYPE_CHECKING:
+    from graftline.sandbox.jail.judge import TestResult
+    from graftline.sandbox.jail.spec import TestSpec
 
 IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
 """From weakest to strongest."""
@@ -153,6 +157,17 @@ class Request:
     actions: tuple[Action, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TestRequest:
+    """Files, and what has to pass with them."""
+
+    __test__ = False  # pytest collects by name
+
+    files: Mapping[str, bytes]
+    """By their path below the working folder."""
+    spec: "TestSpec"
+
+
 class Limits(Config):
     """What ast-grep may use while it applies one batch of actions to one source."""
 
@@ -182,6 +197,15 @@ class Sandbox(Protocol):
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         """Apply the actions of many requests as `apply_many` does; on as many cores as the sandbox has processes."""
         return [self.apply_many(request.source, request.language, request.actions) for request in requests]
+
+    def run_tests(self, requests: Sequence[TestRequest]) -> list["TestResult"]:
+        """Run the tests of each request on its files, in a jail; the results stand in the order of `requests`.
+
+        Raises:
+            DataError: files or tests ask for what the jail does not take, or a program that is not installed.
+            SandboxError: there is no jail, or it failed; nothing is known about the files.
+        """
+        raise SandboxError(f"{type(self).__name__} has no jail for tests; take what `open_sandbox` returns")
 
     def close(self) -> None:
         """Let go of processes and folders. A second call does nothing."""
@@ -213,6 +237,10 @@ class SharedSandbox(Sandbox):
         for verdict in verdicts:
             self._on_verdict(verdict, seconds / len(verdicts))
         return results
+
+    def run_tests(self, requests: Sequence[TestRequest]) -> list["TestResult"]:
+        with self._lock:
+            return self._sandbox.run_tests(requests)
 
     def close(self) -> None:
         """Do nothing: the sandbox belongs to the caller."""

@@ -110,7 +110,7 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
             attempts: list[Attempt] = []
             # a sandbox of this process is what tests ask for, and a process more would bring another one
             workers = 0 if lineage.manifest.sandbox.kind == "memory" else default_workers()
-            with grading_workers(workers, lineage.manifest.sandbox) as grading:
+            with grading_workers(workers, lineage.manifest.sandbox, lineage.ports.jail) as grading:
                 for solver_name, entry in file.contestants.items():
                     with solvers.open(solver_name, entry, file.attempts) as solver:
                         attempts += run_solver(

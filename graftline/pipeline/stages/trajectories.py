@@ -162,5 +162,6 @@ def _attempts(lineage: Lineage) -> Attempts:
     if workers == 1:
         teacher, sandbox = lineage.ports.teacher, lineage.ports.sandbox
         return lambda tasks: (collect(task, teacher, sandbox, settings.collecting) for task in tasks)
-    opened = worker_attempts(workers, lineage.manifest.sandbox, lineage.manifest.teacher, settings.collecting)
+    manifest, tests = lineage.manifest, lineage.ports.jail
+    opened = worker_attempts(workers, manifest.sandbox, manifest.teacher, settings.collecting, tests)
     return lineage.open_until_end.enter_context(opened)

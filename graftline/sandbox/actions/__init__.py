@@ -9,7 +9,9 @@ from graftline.core.errors import SandboxError
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.actions.process import ProcessSandbox
 from graftline.sandbox.actions.warm import WarmSandbox
+from graftline.sandbox.actions.with_tests import SandboxWithTests
 from graftline.sandbox.base import IsolationLevel, Limits, Sandbox, is_at_least
+from graftline.sandbox.jail.open import JailConfig
 
 
 class ProcessSandboxConfig(Config):
@@ -41,18 +43,20 @@ class MemorySandboxConfig(Config):
 SandboxConfig = Annotated[WarmSandboxConfig | ProcessSandboxConfig | MemorySandboxConfig, Field(discriminator="kind")]
 
 
-def open_sandbox(config: SandboxConfig) -> Sandbox:
-    """Return the sandbox of `config`, started and probed.
+def open_sandbox(config: SandboxConfig, tests: JailConfig | None = None) -> Sandbox:
+    """Return the sandbox of `config`, started and probed; the tests of tasks run in jails of `tests`, opened on first use.
 
     SandboxError if it does not start, or does not reach the required level.
     """
+    jail = JailConfig() if tests is None else tests
     match config:
         case MemorySandboxConfig():
-            return MemorySandbox()
+            return SandboxWithTests(MemorySandbox(), jail)
         case WarmSandboxConfig():
-            return _require(WarmSandbox(config.limits, config.workers), config)
+            sandbox = _require(WarmSandbox(config.limits, config.workers), config)
+            return SandboxWithTests(sandbox, jail, config.workers)
         case ProcessSandboxConfig():
-            return _require(ProcessSandbox(config.limits), config)
+            return SandboxWithTests(_require(ProcessSandbox(config.limits), config), jail)
         case _:
             assert_never(config)
 

@@ -27,7 +27,6 @@ from graftline.rollouts.retrieval import MemoryVectorStoreConfig
 from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig, OpenAITeacherConfig
 from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
 from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
-from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Isolation, Limits
 from graftline.training.local.process import LocalBackendConfig
 from graftline.training.open import MemoryTrainingConfig, TinkerServiceConfig
@@ -190,13 +189,13 @@ def test_a_manifest_names_every_port(tmp_path: Path) -> None:
 
 def test_ports_are_what_the_manifest_says(checkout: Path) -> None:
     with build_ports(Paths(checkout), "local", {"sandbox": "memory"}) as ports:
-        found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
-    assert found == [SourcesHub, MemorySandbox, InductionTeacher]
+        found = [type(ports.dataset_hub), ports.sandbox.isolation.implementation, type(ports.teacher)]
+    assert found == [SourcesHub, "memory", InductionTeacher]
     with build_ports(Paths(checkout), "local", {"sandbox": "memory", "dataset_hub": "local"}) as ports:
         assert type(ports.dataset_hub) is FolderHub
     with build_ports(Paths(checkout), "test") as ports:
-        found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
-    assert found == [FolderHub, MemorySandbox, MemoryTeacher]
+        found = [type(ports.dataset_hub), ports.sandbox.isolation.implementation, type(ports.teacher)]
+    assert found == [FolderHub, "memory", MemoryTeacher]
 
 
 def test_a_mirror_stands_before_the_hub_of_the_manifest_but_not_before_files_in_memory(
