@@ -17,10 +17,11 @@ from graftline.evals.attempt import Answered, Attempted, Cost, Failed, Question,
 from graftline.evals.cases import Case
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.questions import count_chat_tokens, seed_of
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.teachers.base import Teacher
-from graftline.rollouts.teachers.openai import chat_request, count_chat_tokens, seed_of
+from graftline.rollouts.teachers.openai import chat_request
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
 

@@ -14,12 +14,12 @@ from graftline.llm.base import TokenUsage
 from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.member import cost_usd
 from graftline.llm.open import ActorsConfig
+from graftline.llm.questions import count_chat_tokens
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.settings import TrajectorySettings
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import OpenAITeacherConfig
-from graftline.rollouts.teachers.openai import count_chat_tokens
 from graftline.rollouts.teachers.prompt import load_prompt
 
 

@@ -21,6 +21,7 @@ from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.stages.table import CODE_OF_EVALUATIONS, STAGES
 from graftline.rollouts.collect import RolloutConfig
+from graftline.rollouts.round_trip_config import RoundTripConfig
 from graftline.rollouts.teachers.base import OpenAITeacherConfig
 
 if TYPE_CHECKING:
@@ -52,9 +53,23 @@ class SamplingConfig(Config):
     """Of one run over one partition, in this process."""
 
 
+class InstructionSettings(Config):
+    """Whether a language model tries the instructions of tasks: the one that the manifest names as `chat_model`."""
+
+    round_trip: RoundTripConfig | None = None
+    """How it is asked; it is not where this is not given."""
+    at_once: int = Field(default=16, ge=1, le=4096)
+    """Instructions at a time."""
+    most_tokens: int | None = Field(default=None, ge=1)
+    """Of one run over one partition, read and written ones together; what is begun comes to its end. All where it is not given."""
+    most_minutes: float | None = Field(default=None, gt=0)
+    """The same of time."""
+
+
 class TrajectorySettings(Config):
     """`configs/trajectories.yaml`."""
 
+    instructions: InstructionSettings = InstructionSettings()
     collecting: RolloutConfig = RolloutConfig()
     asking: SamplingConfig = SamplingConfig()
     workers: int = Field(default=0, ge=0, le=256)

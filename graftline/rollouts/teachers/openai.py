@@ -8,10 +8,9 @@ cut.
 from collections.abc import Sequence
 
 from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.core.hashing import sha256_text
-from graftline.core.tokens import count_tokens
 from graftline.llm.base import ChatAnswer, ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.questions import count_chat_tokens, seed_of
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import BY_SCHEMA, ParseError, parse_answer
@@ -19,10 +18,6 @@ from graftline.rollouts.teachers.base import Generation, InvalidAnswer, NoPropos
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.prompt import Prompt, PromptSettings
 
-_OF_MESSAGE = 8
-"""Tokens that the template of a model puts round a message."""
-_MARGIN = 1.15
-"""Tokenizers of small vocabularies make more tokens of the same text than the one that is counted with."""
 _HOTTER, _HOTTEST = 0.3, 2.0
 """By how much the temperature rises with every draw, and how far."""
 
@@ -124,20 +119,10 @@ def chat_request(
     )
 
 
-def count_chat_tokens(messages: Sequence[Message]) -> int:
-    """Return about how many tokens `messages` take, those of the template of the model included; rather too many."""
-    return round(_MARGIN * sum(count_tokens(message.content) + _OF_MESSAGE for message in messages))
-
-
 def _failed_actions(turns: Sequence[Turn]) -> list[PatternAction | RuleAction]:
     """Return the actions that failed on the text as it is."""
     latest = max((number for number, turn in enumerate(turns, 1) if turn.is_kept), default=0)
     return [turn.answer.action for turn in turns[latest:] if isinstance(turn.answer, Proposal)]
-
-
-def seed_of(*parts: str | int) -> int:
-    """Return the seed of a draw, the same whichever draws are made beside it."""
-    return int(sha256_text("\0".join(map(str, parts)))[:8], 16) >> 1
 
 
 def _generation(request: ChatRequest, answers: Sequence[ChatAnswer], prompt_digest: str) -> Generation:

@@ -1,0 +1,180 @@
+"""Instructions of tasks, tried by the served language model: which of them say enough, and which survive other words.
+
+What was answered is kept beside the tasks and never asked again: it cost tokens. Not here: what is asked, and what an answer is worth
+(`rollouts.round_trip`).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+
+from pydantic import BaseModel, ConfigDict
+
+from graftline.astgrep.binding import Language
+from graftline.core.errors import ActorError, BoundaryError, DataError
+from graftline.core.hashing import code_version, digest
+from graftline.core.jsonl import Journal
+from graftline.datasets.splits import Split
+from graftline.pipeline.lineage import Lineage
+from graftline.rollouts.round_trip import EditModel, RoundTrip, reword_instruction, try_instruction
+from graftline.rollouts.task import WORDS_ALONE, Task
+from graftline.sandbox.base import SharedSandbox
+
+logger = logging.getLogger(__name__)
+
+_MOST_FAILURES = 8
+"""One after the other, after which nobody is asked any more: a fleet that is down fails every question."""
+
+
+class Trial(BaseModel):
+    """What a model made of the instruction of one task."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    """Of task, model and way of asking."""
+    is_answerable: bool
+    tokens: int
+    instruction: str
+    """The one that was tried; a rewording where it survived."""
+
+
+class Limits:
+    """Where one partition stops asking: at its budget, or at failures one after the other."""
+
+    def __init__(self, most_tokens: int | None, most_minutes: float | None) -> None:
+        self._most_tokens = most_tokens
+        self._ends = None if most_minutes is None else time.monotonic() + 60 * most_minutes
+        self._tokens = self._failures = 0
+        self._lock = threading.Lock()
+        self.failure = ""
+        """The last one, where so many failed that the rest was not asked."""
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether nothing more is asked."""
+        is_late = self._ends is not None and time.monotonic() >= self._ends
+        return bool(self.failure) or is_late or (self._most_tokens is not None and self._tokens >= self._most_tokens)
+
+    def count(self, outcome: RoundTrip | BoundaryError) -> None:
+        """Count what became of one question."""
+        with self._lock:
+            if isinstance(outcome, RoundTrip):
+                self._tokens, self._failures = self._tokens + outcome.tokens, 0
+                return
+            self._failures += 1
+            if self._failures >= _MOST_FAILURES:
+                self.failure = str(outcome)
+
+
+def trial_settings(lineage: Lineage) -> dict[str, object]:
+    """Return what the outcome of trials depends on, for the request of the tasks; empty where no model is asked."""
+    settings = lineage.settings.trajectories.instructions
+    if settings.round_trip is None:
+        return {}
+    code = code_version("graftline.rollouts.round_trip")
+    values = settings.model_dump(mode="json", exclude={"at_once"})
+    return {"instructions": {**values, "model": lineage.ports.chat_model.name, "code": code}}
+
+
+def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: Sequence[Task]) -> list[Task]:
+    """Return `tasks` with what the model of the manifest made of their instructions; as they are where none is asked.
+
+    Of what is not known yet whether it can be done, it becomes known; what a reader of our sentences does is put into other words,
+    where that is wanted. Where nobody answered, nothing is known.
+
+    Raises:
+        ActorError: the fleet answers nothing; what was answered is kept.
+    """
+    settings = lineage.settings.trajectories.instructions
+    config = settings.round_trip
+    if config is None:
+        return [*tasks]
+    model = EditModel(lineage.ports.chat_model, lineage.ports.context_tokens, config)
+    sandbox = SharedSandbox(lineage.ports.sandbox)
+    limits = Limits(settings.most_tokens, settings.most_minutes)
+    place = f"{language}/{split}"
+
+    def try_task(task: Task) -> Trial | None:
+        if limits.is_reached:
+            return None
+        try:
+            trip = (reword_instruction if _is_worded(task) else try_instruction)(task, model, sandbox)
+        except DataError as error:
+            logger.warning("%s: %s", place, error)
+            return None
+        except BoundaryError as error:
+            logger.warning("%s: whether %s can be done stays unknown: %s", place, task.id, error)
+            limits.count(error)
+            return None
+        limits.count(trip)
+        return Trial(
+            key=_key(task, model), is_answerable=trip.is_answerable, tokens=trip.tokens, instruction=trip.instruction
+        )
+
+    path = lineage.paths.data / "instructions" / language / f"{split}.jsonl"
+    with Journal(path, Trial) as journal:
+        trials = {trial.key: trial for trial in journal.rows}
+        pending = [task for task in tasks if _is_tried(task, config.rewordings) and _key(task, model) not in trials]
+        with _threads(settings.at_once) as threads:
+            futures = [threads.submit(try_task, task) for task in pending]
+            for number, future in enumerate(as_completed(futures), 1):
+                if (trial := future.result()) is not None:
+                    journal.append(trial)
+                    trials[trial.key] = trial
+                lineage.advance(number, len(pending))
+    if limits.failure:
+        raise ActorError(
+            f"{place}: {model.name} fails {_MOST_FAILURES} questions about instructions one after the other: {limits.failure};"
+            " mend the fleet and run again, what was answered is kept, or take `instructions` out of configs/trajectories.yaml"
+        )
+    unknown = sum(_key(task, model) not in trials for task in pending)
+    if unknown:
+        logger.warning(
+            "%s: of %d instructions nothing is known: they were not asked about, or not answered", place, unknown
+        )
+    return [
+        _with_trial(task, trials.get(_key(task, model))) if _is_tried(task, config.rewordings) else task
+        for task in tasks
+    ]
+
+
+def _is_tried(task: Task, rewordings: int) -> bool:
+    """Return whether a model is asked about the instruction of `task`: nothing is known of it, or it is to be put into other words."""
+    is_open = task.answerable is None or (rewordings > 0 and _is_worded(task))
+    return is_open and task.instruction_source != "none" and WORDS_ALONE not in task.tags
+
+
+def _is_worded(task: Task) -> bool:
+    return task.answerable_by == "reader"
+
+
+def _key(task: Task, model: EditModel) -> str:
+    times = model.config.attempts, model.config.rewordings if _is_worded(task) else 0
+    return digest([task.instruction, task.before, task.target, task.language, task.id, model.digest, *times])
+
+
+def _with_trial(task: Task, trial: Trial | None) -> Task:
+    if trial is None:
+        return task
+    if _is_worded(task):
+        # the reader did it, whatever a model makes of other words
+        if trial.instruction == task.instruction:
+            return task
+        return task.model_copy(
+            update={"instruction": trial.instruction, "instruction_source": "model", "answerable_by": "model"}
+        )
+    return task.model_copy(update={"answerable": trial.is_answerable, "answerable_by": "model"})
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Give threads; where what they are for ends early, what they have not begun is left."""
+    threads = ThreadPoolExecutor(count, thread_name_prefix="instruction")
+    try:
+        yield threads
+    finally:
+        threads.shutdown(wait=True, cancel_futures=True)

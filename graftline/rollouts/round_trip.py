@@ -1,0 +1,179 @@
+"""Round trips of instructions: a served language model does an edit from its instruction and the text before.
+
+The model answers with the whole text after, which models of one or two billion parameters get right about twice as often as rules.
+An answer counts where it is the target, and actions that induction makes of it lead there in the sandbox. Of an edit that nobody
+answered nothing is known: that is never taken for a fault of its instruction. An instruction, and what a model makes of one, is data: an
+answer is compared, a rewording is checked, and nothing else is done with either.
+"""
+
+import re
+from dataclasses import dataclass
+
+from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import words_of
+from graftline.codemod.equality import compare_texts
+from graftline.codemod.induce import induce
+from graftline.codemod.instructions.describe import MAX_CHARACTERS
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest
+from graftline.llm.base import ChatRequest, Message
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.questions import count_chat_tokens, seed_of
+from graftline.rollouts.round_trip_config import RoundTripConfig
+from graftline.rollouts.task import Task
+from graftline.sandbox.base import Sandbox
+
+_EDIT = (
+    "You edit code. Do what the instruction says, in every place that it is about, and nothing else: all other code, comments and"
+    " indentation stay as they are. Answer with the whole code after the change in one fenced block, and say nothing else."
+)
+_REWORD = (
+    "You are a software engineer who asks a colleague for a change of code. Ask for what the request asks for in words of your own, as"
+    " short as you would, and leave nothing out: names, values and code stay as they are, in backticks. Answer with the request alone."
+)
+_FENCES = re.compile(r"`{3,}")
+_BLOCK = re.compile(r"^(?P<fence>`{3,})[\w+#-]*[ \t]*\n(?P<text>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """A text that a model wrote."""
+
+    text: str | None
+    """None where the answer holds no whole one."""
+    tokens: int
+    """Of question and answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """What a model made of an instruction."""
+
+    is_answerable: bool
+    """Whether one of its answers is the target."""
+    tokens: int
+    """Of all questions and answers."""
+    instruction: str
+    """The one that was tried; a rewording where it survived."""
+
+
+class EditModel:
+    """Asks `model`, whose context holds `context_tokens`, for edits and for instructions; safe to use from several threads.
+
+    Answers to one question differ by `id` and `attempt`. Both methods raise ActorError where nobody answered, and DataError where a
+    question does not fit into the context of the model, or is no text.
+    """
+
+    def __init__(self, model: BlockingChatModel, context_tokens: int, config: RoundTripConfig) -> None:
+        self.config = config
+        self._model, self._room = model, context_tokens - config.max_tokens
+
+    @property
+    def name(self) -> str:
+        """The model, as its server calls it."""
+        return self._model.name
+
+    @property
+    def digest(self) -> str:
+        """What tells apart ways of asking that may come to other answers."""
+        settings = self.config.model_dump(mode="json", exclude={"deadline_s", "attempts", "rewordings"})
+        return digest([self.name, _EDIT, _REWORD, self._room, settings])
+
+    def edit(self, instruction: str, before: str, language: Language, id: str, attempt: int) -> TextAnswer:
+        """Return what the model makes of `before`."""
+        fence = "`" * (1 + max(map(len, _FENCES.findall(before)), default=2))
+        # the code first: servers read what several questions begin with once
+        question = f"Code:\n{fence}{language}\n{before.rstrip()}\n{fence}\n\nInstruction:\n{instruction}"
+        answer = self._ask(_EDIT, question, id, attempt)
+        return TextAnswer(answer.text and read_text(answer.text), answer.tokens)
+
+    def reword(self, instruction: str, id: str, attempt: int) -> TextAnswer:
+        """Return what an engineer might say in place of `instruction`."""
+        answer = self._ask(_REWORD, f"Request:\n{instruction}", id, attempt)
+        return TextAnswer((answer.text and answer.text.strip()) or None, answer.tokens)
+
+    def _ask(self, system: str, question: str, id: str, attempt: int) -> TextAnswer:
+        try:
+            question.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{id}: holds half a surrogate pair, which is no text; mend its row") from None
+        messages = (Message(role="system", content=system), Message(role="user", content=question))
+        if (tokens := count_chat_tokens(messages)) > self._room:
+            raise DataError(
+                f"{id}: the question has {tokens} tokens, but {self._room} fit beside an answer of {self.config.max_tokens};"
+                " allow shorter answers, or use a model with a longer context"
+            )
+        answer = self._model.generate(
+            ChatRequest(
+                messages=messages,
+                max_tokens=self.config.max_tokens,
+                temperature=self.config.temperature,
+                seed=seed_of(self.config.seed, id, attempt),
+                deadline_s=self.config.deadline_s,
+            )
+        )
+        is_whole = answer.finish_reason == "stop"
+        return TextAnswer(answer.text if is_whole else None, answer.usage.prompt + answer.usage.completion)
+
+
+def try_instruction(task: Task, model: EditModel, sandbox: Sandbox) -> RoundTrip:
+    """Let `model` do `task` from its instruction and the text before, until an answer is right.
+
+    Raises:
+        ActorError, SandboxError: nobody answered, or nobody could judge: nothing is known.
+        DataError: the question cannot be asked.
+    """
+    tokens = 0
+    for attempt in range(1, model.config.attempts + 1):
+        answer = model.edit(task.instruction, task.before, task.language, task.id, attempt)
+        tokens += answer.tokens
+        if answer.text is not None and makes_target(answer.text, task.before, task.target, task.language, sandbox):
+            return RoundTrip(True, tokens, task.instruction)
+    return RoundTrip(False, tokens, task.instruction)
+
+
+def reword_instruction(task: Task, model: EditModel, sandbox: Sandbox) -> RoundTrip:
+    """Let `model` put the instruction of `task` into other words, and do the task from them; raises as `try_instruction`.
+
+    Words that give away more of the target than the instruction did are not tried. Where none survive, the instruction stays.
+    """
+    tokens = 0
+    for attempt in range(1, model.config.rewordings + 1):
+        answer = model.reword(task.instruction, task.id, attempt)
+        tokens += answer.tokens
+        if answer.text is None or not is_fair(answer.text, task):
+            continue
+        trip = try_instruction(task.model_copy(update={"instruction": answer.text}), model, sandbox)
+        tokens += trip.tokens
+        if trip.is_answerable:
+            return RoundTrip(True, tokens, answer.text)
+    return RoundTrip(False, tokens, task.instruction)
+
+
+def is_fair(wording: str, task: Task) -> bool:
+    """Return whether `wording` is a request in other words that names nothing which only the target has, but what the instruction of
+    `task` names."""
+    named = words_of(wording) & words_of(task.target) - words_of(task.before)
+    is_other = " ".join(wording.split()) != " ".join(task.instruction.split())
+    is_text = len(wording) <= MAX_CHARACTERS and all(sign.isprintable() or sign in "\n\t" for sign in wording)
+    return is_other and is_text and named <= words_of(task.instruction)
+
+
+def read_text(answer: str) -> str | None:
+    """Return the text in the first fenced block of an answer, or all of one that has none; None where it is empty."""
+    match = _BLOCK.search(answer)
+    text = match["text"] if match else answer
+    return None if not text.strip() or (match is None and _FENCES.search(text)) else text
+
+
+def makes_target(text: str, before: str, target: str, language: Language, sandbox: Sandbox) -> bool:
+    """Return whether `text` is the target, and actions that induction makes of it lead there from `before` in the sandbox.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    try:
+        is_target = compare_texts(text, target, language).is_verified
+    except DataError:
+        return False
+    return is_target and induce(before, text, language, sandbox).is_verified
