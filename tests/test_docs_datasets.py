@@ -5,18 +5,22 @@ from typing import get_args
 
 import pytest
 
-from graftline.core.config import load_yaml
+from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.datasets import decontaminate, deduplicate, fingerprints
 from graftline.datasets.catalog import Catalog, Decontamination, Splitting
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
 from graftline.datasets.splits import LARGE_SHARE, REASONS
+from graftline.pipeline.instruction_trials import _MOST_FAILURES
+from graftline.pipeline.settings import TrajectorySettings
 from graftline.pipeline.summary import STAGES
 from graftline.rollouts.task import OpenTask
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
 
 PAGE = PAGES["docs/datasets.md"].read_text("utf-8")
 WORDS = " ".join(PAGE.split())
-ENTRIES = [fence for fence in fences() if fence.page == "docs/datasets.md" and fence.language == "yaml"]
+EXAMPLES = [fence for fence in fences() if fence.page == "docs/datasets.md" and fence.language == "yaml"]
+SETTINGS = [fence for fence in EXAMPLES if fence.body.startswith("instructions:")]
+ENTRIES = [fence for fence in EXAMPLES if fence not in SETTINGS]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +52,13 @@ def test_an_example_of_an_entry_is_an_entry(fence: Fence, tmp_path: Path) -> Non
     name = fence.body.partition(":")[0]
     path.write_text(f"languages: [python]\nuse: [{name}]\ndatasets:\n{indented}", "utf-8")
     assert list(load_yaml(path, Catalog).used) == [name]
+
+
+def test_the_example_of_trials_fits() -> None:
+    [fence] = SETTINGS
+    settings = validate(parse_yaml(fence.body, fence.page), TrajectorySettings, fence.page).instructions
+    assert settings.round_trip is not None
+    assert (_MOST_FAILURES, "fails eight questions one after the other" in WORDS) == (8, True)
 
 
 def test_the_reasons_of_the_division_are_the_documented_ones() -> None:

@@ -12,6 +12,7 @@ from graftline.core.processes import Workers, default_workers
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
+from graftline.pipeline.instruction_trials import trial_settings, try_instructions
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
 from graftline.rollouts.task import WORDS_ALONE, OpenTask, open_task_of, validate_tasks
@@ -27,22 +28,23 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
     """Keep the edits, real and synthetic, that make sound tasks."""
     folders = {stage: lineage.paths.partition(below, language, split) for stage, below in _SOURCES.items()}
     inputs = {stage: lineage.read_input(folder, stage) for stage, folder in folders.items()}
-    request = request_of("tasks", f"{language}/{split}", inputs, rewriter(lineage.manifest))
+    config = {**rewriter(lineage.manifest), **trial_settings(lineage)}
+    request = request_of("tasks", f"{language}/{split}", inputs, config)
 
     def make(folder: Path) -> Contents:
         stored = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
         ask_for_edits = lineage.once("ask_for_edits", lambda: _ask_for_edits(lineage))
         edits = (edit for edit, _ in zip(ask_for_edits(stored), lineage.track(stored), strict=True))
         soundness = validate_tasks(edits, lineage.ports.sandbox)
-        write_lines(folder / "tasks.jsonl", soundness.tasks)
+        valid = try_instructions(lineage, language, split, soundness.tasks)
+        write_lines(folder / "tasks.jsonl", valid)
         unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
         instructions = Counter(
-            f"instructions.{task.dataset}.{task.instruction_source}.{_ANSWERABLE[task.answerable]}"
-            for task in soundness.tasks
+            f"instructions.{task.dataset}.{task.instruction_source}.{_ANSWERABLE[task.answerable]}" for task in valid
         )
-        comment_only = sum(WORDS_ALONE in task.tags for task in soundness.tasks)
+        comment_only = sum(WORDS_ALONE in task.tags for task in valid)
         counted = {**dict(sorted(instructions.items())), **({"comment_only": comment_only} if comment_only else {})}
-        return Contents({"rows": len(soundness.tasks), **counted, **unsound})
+        return Contents({"rows": len(valid), **counted, **unsound})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
 

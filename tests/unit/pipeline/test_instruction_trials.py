@@ -113,7 +113,7 @@ def test_the_stage_asks_where_it_is_told_to(made: Path, run: Run, reconfigure: C
     before = stored.read_bytes()
     reconfigure(made, "trajectories.yaml", {"instructions": {"round_trip": {"rewordings": 1}}})
     ports = {"sandbox": "memory", "chat_model": {"kind": "memory", "answers": ["Change it."]}}
-    assert run(made, ports)["tasks python/train"] == "config instructions added"
+    assert run(made, ports)["tasks python/train"] == "config instructions changed"
     trials = [*map(json.loads, (made / "data" / "instructions" / "python" / "train.jsonl").read_text().splitlines())]
     assert trials
     assert not any(trial["is_answerable"] for trial in trials)

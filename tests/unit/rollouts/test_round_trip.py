@@ -38,7 +38,12 @@ def asked(
 
 @pytest.mark.parametrize(
     ("answers", "is_answerable", "questions"),
-    [([RIGHT], True, 1), ([WRONG, "x = new(1)\ny = new(2)", RIGHT], True, 2), ([WRONG], False, 4), (["```\n"], False, 4)],
+    [
+        ([RIGHT], True, 1),
+        ([WRONG, "x = new(1)\ny = new(2)", RIGHT], True, 2),
+        ([WRONG], False, 4),
+        (["```\n"], False, 4),
+    ],
 )
 def test_an_instruction_is_answerable_if_an_answer_is_the_target(
     answers: Sequence[str], is_answerable: bool, questions: int
@@ -113,7 +118,12 @@ def test_other_words_are_taken_if_the_model_does_the_edit_from_them() -> None:
     with asked([TASK.instruction, words, WRONG, RIGHT], rewordings=2) as (model, requests):
         trip = reword_instruction(TASK, model, MemorySandbox())
     assert trip == RoundTrip(True, trip.tokens, words)
-    assert [bool(re.search("Request:", request.messages[1].content)) for request in requests] == [True, True, False, False]
+    assert [bool(re.search("Request:", request.messages[1].content)) for request in requests] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     with asked([words, WRONG], rewordings=1, attempts=1) as (model, _):
         trip = reword_instruction(TASK, model, MemorySandbox())
     assert (trip.is_answerable, trip.instruction) == (False, TASK.instruction)
