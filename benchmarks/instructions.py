@@ -13,7 +13,7 @@ actions that induction makes of it lead there in the sandbox, which knows the ta
 the text that most answers agree on is. Answers are kept in `--progress`, and a run that is begun again goes on with them.
 
     graftline model serve --fleet embedded
-    python -m benchmarks.instructions --fleet embedded --progress FILE [--edits 100] [--attempts 4] [--rules]
+    python -m benchmarks.instructions --fleet embedded --progress FILE [--edits 100] [--attempts 4]
 """
 
 import argparse
@@ -24,9 +24,10 @@ import random
 import statistics
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 from threading import Lock
@@ -43,19 +44,12 @@ from graftline.core.secrets import open_secrets
 from graftline.datasets.edit import Edit
 from graftline.datasets.readers.release_pairs import ReleasePair, edit_of
 from graftline.harbor.coverage import interval_of
-from graftline.llm.base import Message
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import PoolSettings, load_fleet
 from graftline.llm.pool import ActorPool
-from graftline.llm.questions import seed_of
-from graftline.rollouts.answer_grading import first_question, grade_answer
-from graftline.rollouts.reward import RewardWeights
 from graftline.rollouts.round_trip import EditModel, makes_target
 from graftline.rollouts.round_trip_config import RoundTripConfig
-from graftline.rollouts.task import task_of
 from graftline.rollouts.task_instructions import ask_for_edit
-from graftline.rollouts.teachers.openai import chat_request
-from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.sandbox.actions import MemorySandbox
 
 SAMPLE = CHECKOUT / "data/samples/release_pairs.jsonl.gz"
@@ -64,8 +58,9 @@ MOST_LINES, MOST_CHARACTERS = 25, 1500
 _SEED = 28
 _DEADLINE_S = 3600.0
 
-Arm = Literal["rule_made", "sentence_of_origin", "rule_made_as_rules"]
-"""What an edit is asked by, and how it is answered: with the text after, or with an ast-grep rule."""
+Arm = Literal["rule_made", "sentence_of_origin"]
+"""What an edit is asked for by."""
+ARMS: tuple[Arm, ...] = get_args(Arm)
 
 
 class Answer(BaseModel):
@@ -75,7 +70,7 @@ class Answer(BaseModel):
     id: str
     attempt: int
     text: str
-    """The text after, or what of it an answer that is none says."""
+    """The text after; empty where the answer holds none."""
     is_right: bool
     tokens: int
 
@@ -126,103 +121,85 @@ def measure_reader(edits: Sequence[tuple[Edit, str]]) -> tuple[dict[str, Any], d
 
 
 def draw_pairs(edits: Sequence[tuple[Edit, str]], count: int) -> Iterator[tuple[Edit, Edit]]:
-    """Yield `count` short edits drawn at random, with the sentence of their rows and with the instruction that tasks give them."""
+    """Yield `count` short edits drawn at random, with the instruction that tasks give them and with the sentence of their rows."""
     short = [(edit, sentence) for edit, sentence in edits if _is_short(edit.pre) and _is_short(edit.post)]
     random.Random(_SEED).shuffle(short)
     sandbox = MemorySandbox()
     for edit, sentence in short:
         worded = ask_for_edit(edit, sandbox)
         if worded.answerable:
-            yield edit.model_copy(update={"instruction": sentence}), worded
+            yield worded, edit.model_copy(update={"instruction": sentence})
             count -= 1
         if not count:
             return
 
 
-class Contest:
-    """Asks one model for edits by the instructions of several arms."""
-
-    def __init__(self, model: BlockingChatModel, editor: EditModel, prompt: Prompt) -> None:
-        self._model, self._editor, self._prompt = model, editor, prompt
-
-    def answer(self, arm: Arm, edit: Edit, attempt: int) -> Answer:
-        """Return one answer."""
-        sandbox = MemorySandbox()
-        if arm == "rule_made_as_rules":
-            task = task_of(edit)
-            messages = tuple(Message.model_validate(dict(message)) for message in first_question(task, self._prompt))
-            seed = seed_of(_SEED, edit.id, attempt)
-            request = chat_request(self._prompt.settings, messages, self._editor.config.temperature, seed)
-            reply = self._model.generate(request)
-            graded = grade_answer(task, reply.text, self._prompt.settings.answer, sandbox, RewardWeights())
-            after = graded.step.sandbox_result.after if graded.step and graded.step.sandbox_result else None
-            tokens = reply.usage.prompt + reply.usage.completion
-            return Answer(
-                arm=arm, id=edit.id, attempt=attempt, text=after or "", is_right=graded.is_verified, tokens=tokens
-            )
-        edited = self._editor.edit(edit.instruction, edit.pre, edit.language, edit.id, attempt)
-        is_right = edited.text is not None and makes_target(edited.text, edit.pre, edit.post, edit.language, sandbox)
-        return Answer(
-            arm=arm, id=edit.id, attempt=attempt, text=edited.text or "", is_right=is_right, tokens=edited.tokens
-        )
-
-
-def measure_model(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a served model does with both instructions of the same edits, and the figures of each arm."""
-    config = RoundTripConfig(attempts=options.attempts, deadline_s=_DEADLINE_S)
+def measure_served(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the model of a fleet does."""
     fleet = load_fleet(CHECKOUT / "configs", options.fleet)
     secrets = open_secrets(os.environ, CHECKOUT)
     key = secrets.require(fleet.api_key, f"fleet {options.fleet!r}") if fleet.api_key else None
-    slots = sum(actor.slots for actor in fleet.actors)
-    arms = get_args(Arm) if options.rules else get_args(Arm)[:2]
+    # a machine that does other things as well may say nothing for long
+    pool = ActorPool(fleet, key, PoolSettings(stall_s=_DEADLINE_S, patience_s=_DEADLINE_S))
+    config = RoundTripConfig(attempts=options.attempts, deadline_s=_DEADLINE_S)
+    with BlockingChatModel(pool) as model:
+        edits = EditModel(model, fleet.context_tokens, config)
+        slots = sum(actor.slots for actor in fleet.actors)
+        return measure_model(draw_pairs(read_edits(), options.edits), edits, slots, options.progress)
+
+
+def answer_edit(arm: Arm, edit: Edit, attempt: int, model: EditModel) -> Answer:
+    """Return one answer of `model` to the instruction of `edit`."""
+    answer = model.edit(edit.instruction, edit.pre, edit.language, edit.id, attempt)
+    text = answer.text or ""
+    is_right = bool(text) and makes_target(text, edit.pre, edit.post, edit.language, MemorySandbox())
+    return Answer(arm=arm, id=edit.id, attempt=attempt, text=text, is_right=is_right, tokens=answer.tokens)
+
+
+def measure_model(
+    pairs: Iterable[tuple[Edit, Edit]], model: EditModel, at_once: int, progress: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `model` does with instructions made of rules, and with the sentences of the rows, for the same edits."""
+    attempts = model.config.attempts
     with (
-        BlockingChatModel(ActorPool(fleet, key, PoolSettings(stall_s=_DEADLINE_S, patience_s=_DEADLINE_S))) as model,
-        ThreadPoolExecutor(slots) as threads,
-        Journal(options.progress, Answer, f"{fleet.called} {options.attempts}".encode()) as journal,
+        ThreadPoolExecutor(at_once) as threads,
+        Journal(progress, Answer, f"{model.name} {attempts} {model.digest}".encode()) as journal,
     ):
-        contest = Contest(
-            model, EditModel(model, fleet.context_tokens, config), load_prompt(CHECKOUT / "configs", "small")
-        )
         answers = {(answer.arm, answer.id, answer.attempt): answer for answer in journal.rows}
+        lock = Lock()
 
-        def attempt(pair: tuple[Edit, Edit]) -> Iterator[Answer]:
-            """Yield what is missing of one edit, one answer after the other: a server has read the question by then."""
-            for arm, number in product(arms, range(1, options.attempts + 1)):
-                edit = pair[arm != "sentence_of_origin"]
-                if (arm, edit.id, number) not in answers:
-                    yield contest.answer(arm, edit, number)
-
-        def keep(pair: tuple[Edit, Edit]) -> None:
-            for answer in attempt(pair):
+        def answer_pair(pair: tuple[Edit, Edit]) -> None:
+            # one after the other: the server has read the code by then
+            for (arm, edit), attempt in product(zip(ARMS, pair, strict=True), range(1, attempts + 1)):
+                if (arm, edit.id, attempt) in answers:
+                    continue
+                answer = answer_edit(arm, edit, attempt, model)
                 with lock:
                     journal.append(answer)
-                    answers[answer.arm, answer.id, answer.attempt] = answer
-                    print(f"{len(answers)}: {answer.arm} {answer.id} {answer.is_right}", file=sys.stderr, flush=True)
+                    answers[arm, edit.id, attempt] = answer
+                    print(f"{len(answers)}: {arm} {edit.id} {answer.is_right}", file=sys.stderr, flush=True)
 
-        lock = Lock()
-        for _ in threads.map(keep, draw_pairs(read_edits(), options.edits)):
+        for _ in threads.map(answer_pair, pairs):
             pass
-    return summarize_answers([*answers.values()], options.attempts, fleet.called)
+    return summarize_answers([*answers.values()], attempts, model.name)
 
 
 def summarize_answers(answers: Sequence[Answer], attempts: int, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the figures of the first arm, and those of the others, over the edits that all of them have answers to."""
-    by_arm: dict[Arm, dict[str, list[Answer]]] = {arm: {} for arm in get_args(Arm)}
+    """Return the figures of instructions made of rules, and those of sentences, over the edits that have all answers to both."""
+    groups: dict[Arm, dict[str, list[Answer]]] = {arm: defaultdict(list) for arm in ARMS}
     for answer in answers:
-        by_arm[answer.arm].setdefault(answer.id, []).append(answer)
-    whole = {
-        arm: {id: group for id, group in groups.items() if len(group) == attempts} for arm, groups in by_arm.items()
+        groups[answer.arm][answer.id].append(answer)
+    first, peer = groups.values()
+    ids = sorted(id for id in first if len(first[id]) == len(peer.get(id, ())) == attempts)
+    if not ids:
+        raise SystemExit("no edit has all its answers: begin again with the same --progress")
+    differences = {
+        name: _difference([judge(first[id]) for id in ids], [judge(peer[id]) for id in ids])
+        for name, judge in _JUDGES.items()
     }
-    ids = sorted(set.intersection(*(set(groups) for groups in whole.values() if groups)))
-    figures = {arm: _figures([groups[id] for id in ids]) for arm, groups in whole.items() if groups}
-    first, *others = figures
-    for arm in others:
-        figures[arm]["paired_difference"] = {
-            name: _difference([judge(whole[first][id]) for id in ids], [judge(whole[arm][id]) for id in ids])
-            for name, judge in _JUDGES.items()
-        }
     settings = {"model": model, "edits": len(ids), "attempts": attempts}
-    return {**settings, **figures.pop(first)}, figures
+    figures = {**settings, **_figures([first[id] for id in ids]), "less_sentence_of_origin": differences}
+    return figures, {"sentence_of_origin": _figures([peer[id] for id in ids])}
 
 
 def _solves_any(answers: Sequence[Answer]) -> bool:
@@ -278,12 +255,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--edits", type=int, default=100, help="that the model is asked for")
     parser.add_argument("--attempts", type=int, default=4, help="of the model at each of them")
-    parser.add_argument("--rules", action="store_true", help="ask the model for ast-grep rules as well")
     parser.add_argument("--progress", type=Path, help="file for the answers of the model, to go on with")
     options = parser.parse_args(arguments)
     if options.fleet and not options.progress:
         parser.error("--fleet takes hours: name a file for the answers in --progress")
-    figures, peers = measure_model(options) if options.fleet else measure_reader(read_edits()[: options.limit])
+    measure = (
+        partial(measure_served, options) if options.fleet else partial(measure_reader, read_edits()[: options.limit])
+    )
+    figures, peers = measure()
     name = "instructions_by_model" if options.fleet else "instructions"
     print(json.dumps({"name": name, "figures": figures, "peers": peers, "machine": machine()}))
 
