@@ -13,10 +13,12 @@ from graftline.astgrep.binding import Node
 from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.diff import Site, is_sequence
 
-Policy = Literal["named", "scoped", "all", "literal"]
+Policy = Literal["named", "scoped", "all", "literal", "broad", "open", "loose"]
 """`scoped` keeps the names that say what the code is about (callees, attributes, keywords, types, imports) and frees
 operands, arguments and values; `named` keeps as well what is defined and the callees of calls that move as a whole;
-`all` frees receivers too; `literal` frees nothing."""
+`all` frees receivers too; `literal` frees nothing. `broad` frees all but the callees and members that are on the way to
+the edit: also what is defined, types, strings and bodies. `open` frees as well the operands and arguments that the edit
+takes away, `loose` callees and members too: what is quoted then is what the edit takes away alone."""
 Lists = Literal["runs", "long_runs", "items"]
 """Whether untouched neighbors in a list become one `$$$VARIABLE` (from one, or from two on) or one each."""
 
@@ -37,6 +39,11 @@ _CONSTANTS = frozenset({"None", "True", "False", "null", "undefined", "true", "f
 _KEPT_KINDS = re.compile(
     r"type|import|modifier|operator|clause|string_(content|start|end|fragment)|escape|comment|annotation|keyword_arg"
     r"|property_identifier|decorator|jsx_|field_name|label|interpolation|template_subst"
+)
+_BROAD: tuple[Policy, ...] = ("broad", "open", "loose")
+_BROADLY_KEPT = re.compile(
+    r"import|modifier|operator|clause|string_(content|start|end|fragment)|escape|comment|keyword_arg"
+    r"|property_identifier|jsx_|field_name|label|interpolation|template_subst"
 )
 _CALLS = {"call", "call_expression", "new_expression", "method_invocation"}
 _ACCESSES = {"attribute", "member_expression", "field_access", "method_invocation"}
@@ -134,6 +141,9 @@ class _Holes:
             ):
                 self._add(node.start, node.end, text)
                 return
+            elif self._policy in _BROAD[1:] and self._is_replaced(node) and _is_free(self._change, node, "broad"):
+                self._add(node.start, node.end, text)
+                return
         if self._lists != "items" and self._policy != "literal" and is_sequence(node):
             self._visit_list(node)
             return
@@ -194,9 +204,11 @@ class _Holes:
 def _is_free(change: Change, node: Node, policy: Policy) -> bool:
     """Return whether `node` may become a metavariable."""
     parent = node.parent
-    if not node.is_named or parent is None or _KEPT_KINDS.search(node.kind):
+    if not node.is_named or parent is None or (_BROADLY_KEPT if policy in _BROAD else _KEPT_KINDS).search(node.kind):
         return False
     text = change.before.of(node)
+    if policy in _BROAD and text not in _CONSTANTS and _is_definition_name(node, parent):
+        return True
     if text in _CONSTANTS or not text.strip():
         return False
     is_first = next((child for child in parent.children if child.is_named), None) is node
@@ -210,13 +222,16 @@ def _is_free(change: Change, node: Node, policy: Policy) -> bool:
     )
     is_member_name = parent.kind in ("attribute", "field_access") and node.index == len(parent.children) - 1
     is_callee = parent.kind in _CALLS - {"method_invocation"} and is_first
-    if is_method_name or is_member_name or is_callee or _is_definition_name(node, parent):
+    is_name = is_method_name or is_member_name or is_callee
+    if is_name and policy == "loose":
+        return True
+    if is_name or _is_definition_name(node, parent):
         return False
     if policy == "named" and (node.kind in _CALLS or (is_first and parent.kind in _NAMINGS)):
         return False
     if is_sequence(node) and node.kind not in _LITERAL_LISTS:
         return False
-    if is_first and parent.kind in _ACCESSES and policy != "all":
+    if is_first and parent.kind in _ACCESSES and policy not in ("all", *_BROAD):
         return _is_local(change, node)
     return True
 

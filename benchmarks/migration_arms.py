@@ -1,0 +1,211 @@
+"""What `benchmarks.migrations` compares, and one run of it: edits shown, files that come out, hunks counted."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from difflib import SequenceMatcher
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commands import CHECKOUT
+from benchmarks.migration_measure import Commit, Shown, language_of
+from graftline.astgrep.action import Action, rule_of
+from graftline.astgrep.binding import Language, is_safe
+from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.codemod.migration.generalize import Demonstration, Question, generalize
+from graftline.codemod.learn import learn_rules
+from graftline.codemod.source_files import SourceFile, rewrite_files
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_text
+from graftline.sandbox.base import Isolation, Match, Sandbox, SandboxResult, Verdict, replace_matches
+
+SECONDS = 60
+"""Of a processor, for one run; one that takes longer changes nothing."""
+MAX_QUESTIONS = 5
+_NONE = Isolation("none", "memory")
+_TOKENS = re.compile(r"\w+|\W")
+
+Produced = Mapping[str, str]
+Task = tuple[Commit, Mapping[str, str], Sequence[int], int, Path]
+"""A commit, arms with the digests of their code, numbers of demonstrations, seeds, and the folder of the cache."""
+
+
+class ParsedSandbox(Sandbox):
+    """Answers from this process, and keeps what it parsed: every arm applies many rules to the same files."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[tuple[str, Language], Source] = {}
+        self._results: dict[tuple[str, Language, str], SandboxResult] = {}
+
+    @property
+    def isolation(self) -> Isolation:
+        return _NONE
+
+    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
+        if not is_safe(source):
+            return [SandboxResult(Verdict.ACTION_ERROR, None, _NONE, error="not parsed") for _ in actions]
+        parsed = self._parsed.get((source, language)) or Source.parse(source, language)
+        if len(self._parsed) < 4_000:
+            self._parsed[source, language] = parsed
+        keys = [(source, language, action.model_dump_json()) for action in actions]
+        if len(self._results) > 400_000:
+            self._results.clear()
+        for key, action in zip(keys, actions, strict=True):
+            if key not in self._results:
+                self._results[key] = self._apply(parsed, action)
+        return [self._results[key] for key in keys]
+
+    def close(self) -> None:
+        self._parsed.clear()
+        self._results.clear()
+
+    def _apply(self, parsed: Source, action: Action) -> SandboxResult:
+        try:
+            matches = [Match(*span) for span in replacements(parsed, rule_of(action))]
+        except InvalidActionError as error:
+            return SandboxResult(Verdict.ACTION_ERROR, None, _NONE, error=str(error))
+        except BeyondBindingError:
+            return SandboxResult(Verdict.NEEDS_CLI, None, _NONE, error="needs the command line")
+        return replace_matches(parsed.text, matches, _NONE)
+
+
+def run_learn(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+    """Return the texts that the rules of `graftline learn` change."""
+    pairs = []
+    for place in shown:
+        language = language_of(place.path)
+        assert language is not None
+        sides = (place.hunk.before, place.hunk.after)
+        pairs.append(tuple(SourceFile(Path(place.path), language, side) for side in sides))
+    try:
+        rules = learn_rules([(before, after) for before, after in pairs], [], sandbox).rules
+    except DataError:  # examples in several languages
+        return {}
+    sources = [
+        SourceFile(Path(path), language, text)
+        for path, text in commit.texts(()).items()
+        if (language := language_of(path)) is not None and is_safe(text)
+    ]
+    produced = rewrite_files(sources, rules, sandbox)
+    return {rewritten.file.path.as_posix(): rewritten.text for rewritten in produced if not rewritten.fault}
+
+
+def run_sed(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+    """Return the texts in which the replaced tokens are replaced everywhere."""
+    texts = commit.texts(())
+    for old, new in dict.fromkeys(pair for place in shown for pair in replaced_tokens(place)):
+        pattern = re.compile(rf"(?<!\w){re.escape(old)}(?!\w)")
+        for path, text in texts.items():
+            if old in text:
+                texts[path] = pattern.sub(lambda match, new=new: new, text)  # type: ignore[misc]
+    return texts
+
+
+def replaced_tokens(place: Shown) -> Iterator[tuple[str, str]]:
+    """Yield what a person would give to `sed`: replaced runs of tokens; what is put in goes with the word before it."""
+    old, new = _TOKENS.findall(place.hunk.before), _TOKENS.findall(place.hunk.after)
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal" or not "".join([*old[i:j], *new[k:m]]).strip():
+            continue
+        first = i
+        while first > 0 and not re.search(r"\w", "".join(old[first:j])):
+            first -= 1
+        yield "".join(old[first:j]), "".join(old[first:i]) + "".join(new[k:m])
+
+
+def run_generalize(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, asks: bool) -> Produced:
+    """Return the texts that the rules of `generalize` change."""
+    texts = commit.texts(shown)
+    demonstrations = [Demonstration(place.path, before_of(commit, place), place.text) for place in shown]
+
+    def answer(question: Question) -> bool:
+        return commit.agrees(question.path, question.start, question.end, question.replacement, texts[question.path])
+
+    files = {path: text for path, text in texts.items() if language_of(path) is not None}
+    ask = answer if asks else None
+    proposal = generalize(demonstrations, files, sandbox, ask, instruction=commit.subject, max_questions=MAX_QUESTIONS)
+    return texts | proposal.texts
+
+
+def before_of(commit: Commit, place: Shown) -> str:
+    """Return the text before of the file of a place."""
+    return next(file.before for file in commit.files if file.path == place.path)
+
+
+ARMS: Mapping[str, Callable[[Commit, Sequence[Shown], Sandbox], Produced]] = {
+    "generalize": partial(run_generalize, asks=False),
+    "generalize-asks": partial(run_generalize, asks=True),
+    "learn": run_learn,
+    "sed": run_sed,
+}
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in this thread when that much of the processor's time is over."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    previous = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+
+
+def code_of(arm: str) -> str:
+    """Return a digest of the code that decides what an arm does."""
+    folder = CHECKOUT / "graftline" / "codemod"
+    paths = [*folder.glob("*.py"), *(folder / "migration").glob("*.py")] if arm.startswith("generalize") else []
+    paths += [*folder.glob("*.py")] if arm == "learn" else []
+    return sha256_text("".join(path.read_text("utf-8") for path in sorted(set(paths))))[:16]
+
+
+def measure_commit(task: Task) -> list[dict[str, Any]]:
+    """Return a row for each arm, number of demonstrations and seed, and keep it in the cache."""
+    commit, arms, numbers, seeds, cache = task
+    rows: list[dict[str, Any]] = []
+    sandbox = ParsedSandbox()
+    for arm, code in arms.items():
+        path = cache / arm / code / f"{commit.id}.json"
+        results: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+        for number in numbers:
+            for seed in range(seeds):
+                key = f"{number}:{seed}"
+                if key not in results:
+                    results[key] = measure_run(commit, arm, commit.show(seed, number), sandbox)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(json.dumps(results))
+                rows.append({**results[key], "commit": commit.id, "repository": commit.repository, "arm": arm})
+                rows[-1] |= {"shown": number, "seed": seed}
+    return rows
+
+
+def measure_run(commit: Commit, arm: str, shown: Sequence[Shown], sandbox: Sandbox) -> dict[str, Any]:
+    """Return the counts of one run."""
+    began, cause = time.process_time(), ""
+    produced: Produced = {}
+    if shown:
+        try:
+            with time_limit(SECONDS):
+                produced = ARMS[arm](commit, shown, sandbox)
+        except TimeoutError:
+            cause = "time"
+        except Exception as error:  # a defect of one run must not end the others; it is counted and shown
+            cause = f"{type(error).__name__}: {error}"[:200]
+    seconds = round(time.process_time() - began, 2)
+    counts = commit.score(produced if not cause else commit.texts(shown), shown)
+    return {**asdict(counts), "seconds": seconds, "cause": cause}
+
+
+def make_worker() -> Callable[[Task], list[dict[str, Any]]]:
+    """Return what a worker process does with a task."""
+    return measure_commit

@@ -1,0 +1,1 @@
+"""One edit, whole repository: from edits shown to rules, judged by every place that they would change."""

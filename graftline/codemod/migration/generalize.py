@@ -1,0 +1,282 @@
+"""From edits that were made in a few places to the rest of the repository.
+
+    1  the edits shown become small units, and the differences of each unit sites      (`codemod.hunks`, `codemod.diff`)
+    2  a site gives rules, from broad to narrow                                                    (`migration.options`)
+    3  rules that change something else in a unit, or what is already edited, are left out
+    4  the others are run over the repository; those that change the same places are one choice     (`migration.places`)
+    5  which choice is meant is told by what speaks for each, and by answers about places       (`migration.selection`)
+    6  the choice is applied, to the units as well; then again, until the units are as they were shown
+    7  imports follow                                                                              (`migration.imports`)
+
+Everything happens in memory, on a mapping of paths to texts; nothing is written. The rules are plain ast-grep rules.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from graftline.astgrep.binding import Language, is_safe
+from graftline.codemod.change import Change
+from graftline.codemod.diff import Site
+from graftline.codemod.hunks import split_into_hunks
+from graftline.codemod.judge import judge
+from graftline.codemod.migration.imports import follow_imports, learn_sources
+from graftline.codemod.migration.options import Option, Rule, generate_options, guard_option
+from graftline.codemod.migration.places import Place, Repository, apply_rules
+from graftline.codemod.migration.selection import Choice, Selection, select
+from graftline.codemod.source_files import VENDORED
+from graftline.core.errors import DataError
+from graftline.sandbox.base import Sandbox, ensure_decided
+from graftline.sandbox.runner import LANGUAGE_OF
+
+_MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A file before and after edits that were made by hand."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A place of the repository: is it to be changed so?"""
+
+    path: str
+    start: int
+    end: int
+    replacement: str
+    text: str
+    """Of the file, in which `start` and `end` count characters."""
+
+
+Ask = Callable[[Question], bool | None]
+"""Answers yes, no, or None for one who does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedRule:
+    """A rule with what speaks for it."""
+
+    actions: tuple[Rule, ...]
+    language: Language
+    places: int
+    """Places of the repository that it changes, those shown aside."""
+    files: int
+    confidence: float
+    """From 0 to 1: how likely it is that this choice, of those that explain the edit, is the one that was meant."""
+    exceptions: tuple[Place, ...]
+    """Places that were answered with no, and stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What the repository would become."""
+
+    rules: tuple[ProposedRule, ...]
+    texts: Mapping[str, str]
+    """Files that change, by path."""
+    undone: tuple[str, ...]
+    """What was not done, and why: a sentence each."""
+    questions: int
+
+
+@dataclass
+class _Unit:
+    """A small part of an edit that was shown."""
+
+    path: str
+    language: Language
+    before: str
+    after: str
+
+
+def generalize(
+    demonstrations: Sequence[Demonstration],
+    files: Mapping[str, str],
+    sandbox: Sandbox,
+    ask: Ask | None = None,
+    instruction: str = "",
+    max_questions: int = 5,
+) -> Proposal:
+    """Return what becomes of `files` if what `demonstrations` show is done everywhere.
+
+    `files` are as they are with the edits shown; those in folders of others (`VENDORED`) stay. `instruction` is what somebody says of the change, such as the subject
+    of its commit. `ask` is called at most `max_questions` times.
+
+    DataError if nothing is shown, or a file shown is in no known language.
+    """
+    units = list(_read_units(demonstrations))
+    languages = {
+        path: language
+        for path in files
+        if (language := _language_of(path)) is not None and not VENDORED & set(PurePosixPath(path).parts[:-1])
+    }
+    repository = Repository(dict(files), languages, sandbox)
+    originals = dict(repository.texts)
+    rules: list[ProposedRule] = []
+    options: list[Option] = []
+    undone: list[str] = []
+    remaining = max_questions if ask else 0
+    asked_first = remaining
+    for _ in range(_MAX_STEPS):
+        focus = next((unit for unit in units if unit.before != unit.after and _sites_of(unit)), None)
+        if focus is None:
+            break
+        selection = _choose(focus, units, repository, instruction, ask, remaining)
+        if selection is None:
+            undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
+            units.remove(focus)
+            continue
+        remaining -= selection.questions
+        option, choice = selection.choice.options[0], selection.choice
+        for unit in units:
+            if unit.language == focus.language:
+                unit.before = apply_rules(unit.before, unit.language, option.actions, sandbox)
+        if not selection.is_sure:
+            undone.append(f"{focus.path}: {len(choice.places)} places look like the edit and were left as they are")
+            continue
+        count = repository.apply(option, focus.language, selection.refused)
+        options.append(option)
+        rules.append(
+            ProposedRule(
+                option.actions,
+                focus.language,
+                len(choice.places - selection.refused),
+                count,
+                selection.confidence,
+                tuple(sorted(selection.refused)),
+            )
+        )
+    shown_before = {shown.path: shown.before for shown in demonstrations}
+    undone += _follow_imports(repository, originals, shown_before, options)
+    changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
+    return Proposal(tuple(rules), changed, tuple(undone), asked_first - remaining)
+
+
+def _follow_imports(
+    repository: Repository, originals: Mapping[str, str], shown: Mapping[str, str], options: Sequence[Option]
+) -> list[str]:
+    """Write the imports of the files that rules changed; return what they lack whose module is not told."""
+    written = frozenset(word for option in options for word in option.written)
+    renamed = {old: new for option in options for old, new in option.renamed}
+    texts = [(text, repository.languages[path]) for path, text in repository.texts.items()]
+    edited = [(repository.texts[path], repository.languages[path]) for path in shown if path in repository.texts]
+    known = {**learn_sources(texts, written), **learn_sources(edited, written)}
+    lacking: set[str] = set()
+    for path, text in list(repository.texts.items()):
+        before = shown.get(path, originals[path])
+        if text != before:
+            new, missing = follow_imports(before, text, path, repository.languages[path], known, renamed)
+            repository.texts[path] = new
+            lacking |= missing & written
+    return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
+
+
+def _read_units(demonstrations: Iterable[Demonstration]) -> Iterable[_Unit]:
+    count = 0
+    for shown in demonstrations:
+        language = _language_of(shown.path)
+        if language is None:
+            raise DataError(f"{shown.path}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}")
+        if not (is_safe(shown.before) and is_safe(shown.after)):
+            continue
+        for hunk in split_into_hunks(shown.before, shown.after, language):
+            count += 1
+            yield _Unit(shown.path, language, hunk.before, hunk.after)
+    if not count:
+        raise DataError("demonstrations: show no edit that is small enough and parses; show one function or statement")
+
+
+def _language_of(path: str) -> Language | None:
+    return LANGUAGE_OF.get(PurePosixPath(path).suffix)
+
+
+def _change_of(unit: _Unit) -> Change | None:
+    try:
+        return Change.between(unit.before, unit.after, unit.language)
+    except DataError:
+        return None
+
+
+def _sites_of(unit: _Unit) -> list[Site]:
+    change = _change_of(unit)
+    return change.code_sites if change else []
+
+
+def _choose(
+    focus: _Unit,
+    units: Sequence[_Unit],
+    repository: Repository,
+    instruction: str,
+    ask: Ask | None,
+    remaining: int,
+) -> Selection | None:
+    """Return the choice for the first site of `focus` that has one."""
+    same = [unit for unit in units if unit.language == focus.language]
+    changes = [change for unit in same if (change := _change_of(unit)) is not None]
+    change = _change_of(focus)
+    assert change is not None
+    for site in change.code_sites[:_MAX_SITES_TRIED]:
+        options = list(generate_options(change, site))[:_MAX_OPTIONS]
+        options = _filter(options, change, changes, repository.sandbox)
+        if options:
+            places = repository.find_places(options, focus.language)
+            choices = _group(options, places)
+
+            def answer(place: Place) -> bool | None:
+                question = Question(*place, repository.texts[place.path])
+                return ask(question) if ask else None
+
+            return select(choices, change, site, instruction, answer if ask else None, remaining)
+    return None
+
+
+def _filter(options: Sequence[Option], focus: Change, changes: Sequence[Change], sandbox: Sandbox) -> list[Option]:
+    """Return the options that explain something of `focus`, contradict no unit and leave alone what is edited."""
+    chosen = []
+    for option, (real, wrong) in zip(options, _judge(options, focus, sandbox), strict=True):
+        if real and not wrong:
+            chosen.append(option)
+    for change in changes:
+        if change.before.text != focus.before.text:
+            chosen = [o for o, (_, wrong) in zip(chosen, _judge(chosen, change, sandbox), strict=True) if not wrong]
+    return list(_leave_edited_alone(chosen, focus, sandbox))
+
+
+def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox) -> list[tuple[int, int]]:
+    """Return how many sites each option puts right, and how many places it gets wrong."""
+    actions = [action for option in options for action in option.actions]
+    results = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
+    judgments = [[judge(change, ensure_decided(next(results))) for _ in option.actions] for option in options]
+    return [(sum(j.real for j in own), sum(len(j.wrong) for j in own)) for own in judgments]
+
+
+def _leave_edited_alone(options: Sequence[Option], focus: Change, sandbox: Sandbox) -> Iterable[Option]:
+    after = focus.after.text
+    actions = [action for option in options for action in option.actions]
+    results = iter(sandbox.apply_many(after, focus.language, actions) if actions else ())
+    for option in options:
+        starts = [
+            match.start
+            for _ in option.actions
+            for match in ensure_decided(next(results)).matches
+            if match.replacement != after[match.start : match.end]
+        ]
+        if not starts:
+            yield option
+        elif (guarded := guard_option(option, focus, starts)) is not None:
+            [result] = sandbox.apply_many(after, focus.language, guarded.actions[:1])
+            if not any(match.replacement != after[match.start : match.end] for match in result.matches):
+                yield guarded
+
+
+def _group(options: Sequence[Option], places: Sequence[frozenset[Place]]) -> list[Choice]:
+    """Return the options by the places that they change, the most places first."""
+    groups: dict[frozenset[Place], list[Option]] = {}
+    for option, own in zip(options, places, strict=True):
+        groups.setdefault(own, []).append(option)
+    return [Choice(tuple(group), own) for own, group in sorted(groups.items(), key=lambda pair: -len(pair[0]))]

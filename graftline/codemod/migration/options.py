@@ -1,0 +1,473 @@
+"""Rules that may stand for one edit, from broad to narrow: what is taken away is quoted, all else is left free.
+
+The rules of `codemod.candidates` explain an example; they quote the code that it happens to stand in. Those here are
+made to be tried on a repository: a name in every syntactic place, a node by its text or its shape in the place of its
+parent, a list that gains or loses an item. Only the node that changes is written again. Every rule comes with variants
+that say more of what stands around it, so that places can be told apart.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import Language, Node, Tree, captures_of, matches
+from graftline.codemod.anti_unify import VARIABLE, Lists, Policy, make_template
+from graftline.codemod.candidates import action_of, generate_candidates, matcher_of, rust_regex
+from graftline.codemod.canonical import required_words
+from graftline.codemod.change import Change, Region, column, dedent
+from graftline.codemod.diff import Site, apply_sites
+from graftline.codemod.grammar import KEYWORDS
+
+Rule = PatternAction | RuleAction
+
+_FIELDS = (
+    "function object attribute property name arguments argument value key left right type body source module_name"
+    " superclasses superclass return_type operator condition parameters receiver field operand constructor declarator"
+    " parameter alias index subscript consequence alternative"
+).split()
+_NAMES: Mapping[Language, tuple[str, ...]] = {
+    "python": ("identifier",),
+    "java": ("identifier", "type_identifier"),
+    **dict.fromkeys(
+        ("javascript", "typescript", "tsx"),
+        (
+            *("identifier", "property_identifier", "shorthand_property_identifier"),
+            *("shorthand_property_identifier_pattern", "type_identifier"),
+        ),
+    ),
+}
+_TYPELESS = {"javascript": {"type_identifier"}}
+_TYPES: Mapping[Language, str] = {"python": "x: @", "typescript": "let x: @", "tsx": "let x: @", "java": "class A { @ x; }"}
+"""Where a type stands that is no program alone."""
+_NAME = re.compile(r"[^\W\d][\w$]*")
+_TOKENS = re.compile(r"\w+|[^\w\s]")
+_WORDS = re.compile(r"[^\W\d]\w*")
+_MAX_QUOTED, _MAX_NEIGHBOR = 160, 48
+_MAX_REGIONS, _MAX_NEIGHBORS, _MAX_VARIABLES = 3, 4, 3
+_OPENING, _CLOSING = "([{", ")]}"
+_BODIES = re.compile(r"block|body|suite|module|program")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Rules that make one edit, applied one after the other."""
+
+    actions: tuple[Rule, ...]
+    kind: str
+    """How they were made: `name`, `text`, `shape`, `insert`, `delete` or `example`."""
+    context: str
+    """How much they say of what stands around: `any`, `role`, `neighbor`, `second`, `aunt`, `kind`."""
+    words: frozenset[str]
+    """Words that a text must have for one of them to match in it."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names that they put in the place of others."""
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Words that they write."""
+        texts = (str(part) for action in self.actions for part in (rule_of(action)["fix"], rule_of(action).get("transform")))
+        return frozenset(_WORDS.findall(VARIABLE.sub(" ", " ".join(texts))))
+
+
+def generate_options(change: Change, site: Site) -> Iterator[Option]:
+    """Yield the options for a difference, each once, broad ones first."""
+    emitted = set()
+    sources = (
+        *(_names(change, site), _affixes(change, site), _nodes(change, site), _lists(change, site)),
+        *(_modifiers(change, site), _decorators(change, site), _shapes(change, site)),
+    )
+    for option in (option for source in sources for option in source):
+        key = "\n".join(action.model_dump_json() for action in option.actions)
+        if key not in emitted:
+            emitted.add(key)
+            yield option
+    for candidate in generate_candidates(change, site):
+        key = candidate.action.model_dump_json()
+        if key not in emitted:
+            emitted.add(key)
+            yield Option((candidate.action,), "example", "any", candidate.words)
+
+
+def _names(change: Change, site: Site) -> Iterator[Option]:
+    """Yield the renaming of a name: in every kind of node, in its own, and by its place."""
+    node = _covering_chain(change.before, site)[-1]
+    old = change.before.of(node)
+    if node.children or site.start < node.start or site.end > node.end or not _NAME.fullmatch(old):
+        return
+    new = apply_sites(change.before.text, [site], node.start, node.end)
+    if not new.strip() or "\n" in new:
+        return
+    rule = {"regex": f"^{rust_regex(old)}$"}
+    kinds = [kind for kind in _NAMES[change.language] if kind not in _TYPELESS.get(change.language, ())]
+    if _NAME.fullmatch(new) and node.kind in kinds:
+        yield _option({"any": [{"kind": kind} for kind in kinds], **rule}, new, "name", "any", change.language, old)
+    if node.is_named:
+        for context, condition in _contexts(change.before, node):
+            is_own = {"kind": node.kind, **rule, **condition}
+            yield _option(is_own, new, "name", context if context != "any" else "kind", change.language, old)
+
+
+def _affixes(change: Change, site: Site) -> Iterator[Option]:
+    """Yield what is put before or behind a string or a name, whatever it says, by its place."""
+    node = _covering_chain(change.before, site)[-1]
+    old = change.before.of(node)
+    inside = change.inside(node.start, node.end)
+    if node.children or not node.is_named or inside is None or not re.fullmatch(r"[\w$./-]+", old):
+        return
+    new = apply_sites(change.before.text, [site for _, site in inside], node.start, node.end)
+    head, found, tail = new.partition(old)
+    if not found or not (head or tail) or "\n" in new or VARIABLE.search(new):
+        return
+    form = r"^[A-Za-z][\w$/-]*$" if "." not in old else r"^[\w$./-]+$"
+    excluded = {"not": {"regex": f"^{rust_regex(head)}"}} if head else {"not": {"regex": f"{rust_regex(tail)}$"}}
+    for context, condition in _contexts(change.before, node):
+        if context in ("second", "aunt"):
+            rule = {"pattern": "$WHOLE", "kind": node.kind, "regex": form, **excluded, **condition}
+            action = RuleAction(rule=rule, fix=f"{head}$WHOLE{tail}")
+            yield Option((action,), "affix", context, required_words(action, change.language))
+
+
+def _modifiers(change: Change, site: Site) -> Iterator[Option]:
+    """Yield the removal of a word of a declaration's modifiers, with the blank after it."""
+    node = next((node for node in _covering_chain(change.before, site)[::-1] if node.kind == "modifiers"), None)
+    if node is None or node.parent is None or node.index + 1 >= len(node.parent.children):
+        return
+    words = [child for child in node.children if not child.children and not child.is_named]
+    inside = change.inside(node.start, node.end)
+    new = apply_sites(change.before.text, [site for _, site in inside or ()], node.start, node.end)
+    gone = [word for word in words if re.sub(rf"\b{change.before.of(word)}\b", "", change.before.of(node)).split() == new.split()]
+    beside = node.parent.children[node.index + 1]
+    if len(gone) != 1 or gone[0] is not node.children[-1] or not beside.is_named:
+        return
+    word = change.before.of(gone[0])
+    modifiers = {"kind": "modifiers", "pattern": "$M", "regex": rf"\b{word}$"}
+    annotations = [child for child in node.children if "annotation" in child.kind]
+    conditions: list[tuple[str, dict[str, Any]]] = [("role", {})]
+    for child in annotations:
+        text = change.before.of(child)
+        if len(text) <= _MAX_NEIGHBOR and "\n" not in text:
+            conditions.append(("neighbor", {"has": {"kind": child.kind, "regex": f"^{rust_regex(text)}$"}}))
+    for context, condition in conditions:
+        rule = {
+            **{"pattern": "$T", "kind": beside.kind, "follows": {**modifiers, **condition}},
+            "inside": {"kind": node.parent.kind},
+        }
+        transform = {"M0": {"replace": {"source": "$M", "replace": rf"{word}$", "by": ""}}}
+        fix = {"template": "$M0$T", "expandStart": {"kind": "modifiers"}}
+        yield Option((RuleAction(rule=rule, fix=fix, transform=transform),), "modifier", context, frozenset({word}))
+
+
+def _decorators(change: Change, site: Site) -> Iterator[Option]:
+    """Yield the removal of a decorator, with its line."""
+    decorated = [node for node in _covering_chain(change.before, site) if node.kind == "decorated_definition"]
+    for node in decorated[-1:]:
+        new = _new_text(change, Region(node, node))
+        margin = column(change.before.text, node.start)
+        for child in node.children[:-1]:
+            text = change.before.of(child)
+            following = node.children[child.index + 1]
+            remaining = change.before.text[node.start : child.start] + change.before.text[following.start : node.end]
+            if new is not None and dedent(remaining, margin) == new and "\n" not in text:
+                rule = {
+                    **{"kind": "decorator", "regex": f"^{rust_regex(text)}$"},
+                    "precedes": {"pattern": "$N"},
+                }
+                fix = {"template": "$N", "expandEnd": {"pattern": "$N"}}
+                action = RuleAction(rule=rule, fix=fix)
+                yield Option((action,), "delete", "role", frozenset(_WORDS.findall(text)))
+
+
+def _nodes(change: Change, site: Site) -> Iterator[Option]:
+    """Yield the replacement of a node that is quoted whole, by its place."""
+    for region in _regions(change, site):
+        old = change.before.of(region.first)
+        new = _new_text(change, region)
+        if new is None or len(old) > _MAX_QUOTED or "\n" in old or not region.first.is_named or VARIABLE.search(new):
+            continue
+        if not region.first.children and _NAME.fullmatch(old):
+            continue  # a name
+        rule = {"kind": region.first.kind, "regex": f"^{rust_regex(old)}$"}
+        for context, condition in _contexts(change.before, region.first):
+            yield _option({**rule, **condition}, new, "text", context, change.language, old)
+
+
+def _shapes(change: Change, site: Site) -> Iterator[Option]:
+    """Yield patterns that leave free whatever the edit does not take away, and what tells their captures apart."""
+    emitted = set()
+    forms: tuple[tuple[Policy, Lists], ...] = (
+        *(("broad", "runs"), ("broad", "long_runs"), ("broad", "items"), ("open", "runs"), ("open", "items")),
+        ("loose", "runs"),
+    )
+    for region in _regions(change, site):
+        for policy, lists in forms:
+            template = make_template(change, region, policy, lists)
+            if template is None or template in emitted or not template.variables or "\n" in template.pattern:
+                continue  # what is written again over several lines is indented again
+            if not _is_about(change, region, template.pattern):
+                continue
+            emitted.add(template)
+            rule = _matcher(change.before, region.first, template.pattern)
+            if rule is None:
+                continue
+            wrapped = _wrapping(change, region)
+            if wrapped is not None:
+                rule, fix = {"all": [{"pattern": "$WHOLE"}, rule]}, wrapped
+            else:
+                fix = template.rewrite
+            for context, condition in [("any", {}), *list(_contexts(change.before, region.first))[1:2]]:
+                yield _option({**rule, **condition}, fix, "shape", context, change.language)
+            names = [name[1:] for name in dict.fromkeys(VARIABLE.findall(template.pattern)) if name[:2] != "$$"]
+            captures = captures_of(change.before.root, {"rule": rule}, names).get(region.start, {})
+            for name, (kind, text) in list(captures.items())[:_MAX_VARIABLES]:
+                conditions = [("kind", {"kind": kind})] if kind else []
+                if len(text) <= _MAX_NEIGHBOR and "\n" not in text:
+                    conditions.append(("neighbor", {"regex": f"^{rust_regex(text)}$"}))
+                for context, condition in conditions:
+                    action = RuleAction(rule=rule, fix=fix, constraints={name: condition})
+                    yield Option((action,), "shape", context, required_words(action, change.language))
+
+
+def _is_about(change: Change, region: Region, pattern: str) -> bool:
+    """Return whether a pattern quotes a name, or something that the edit takes away."""
+    quoted = VARIABLE.sub(" ", pattern)
+    if frozenset(_WORDS.findall(quoted)) - KEYWORDS[change.language]:
+        return True
+    removed = " ".join(
+        change.before.text[site.start : site.end] for _, site in change.inside(region.start, region.end) or ()
+    )
+    return bool(set(_TOKENS.findall(quoted)) & set(_TOKENS.findall(removed)) - {"(", ")", ",", ";"})
+
+
+def _matcher(tree: Tree, node: Node, pattern: str) -> dict[str, Any] | None:
+    rule = matcher_of(tree, node, pattern)
+    context = _TYPES.get(tree.language)
+    if rule is None and context is not None and "type" in node.kind:
+        rule = {"pattern": {"context": context.replace("@", pattern), "selector": node.kind}}
+        return rule if matches(node, rule) else None
+    return rule
+
+
+def _wrapping(change: Change, region: Region) -> str | None:
+    """Return what to write if the text of `region` comes back whole within new text."""
+    old, new = change.before.of(region.first), _new_text(change, region)
+    if new is None or new.count(old) != 1 or new == old or VARIABLE.search(new) or len(old) < 2:
+        return None
+    head, _, tail = new.partition(old)
+    is_whole = not (head[-1:] + old[:1]).isidentifier() and not (old[-1:].isalnum() and tail[:1].isalnum())
+    return f"{head}$WHOLE{tail}" if is_whole and "\n" not in head + tail else None
+
+
+def _lists(change: Change, site: Site) -> Iterator[Option]:
+    """Yield what puts an item into a list in brackets, or takes one out, without writing the others again."""
+    chain = _covering_chain(change.before, site)
+    for node in chain[::-1][:2]:
+        text = change.before.of(node)
+        if len(text) < 2 or text[0] not in _OPENING or text[-1] not in _CLOSING or not node.is_named:
+            continue
+        inside = change.inside(node.start, node.end)
+        if inside is None:
+            return
+        new = apply_sites(change.before.text, [site for _, site in inside], node.start, node.end)
+        yield from _insertions(change, node, text, new)
+        yield from _deletions(change, node, text, new)
+        return
+
+
+def _insertions(change: Change, node: Node, text: str, new: str) -> Iterator[Option]:
+    old_body, new_body = text[1:-1].strip().rstrip(",").rstrip(), new[1:-1].strip().rstrip(",").rstrip()
+    if new[:1] != text[0] or new[-1:] != text[-1] or len(new_body) <= len(old_body):
+        return
+    if new_body.startswith(old_body) and (not old_body or new_body[len(old_body) :].lstrip().startswith(",")):
+        item, is_last = new_body[len(old_body) :].lstrip().removeprefix(",").strip(), True
+    elif old_body and new_body.endswith(old_body) and new_body[: -len(old_body)].rstrip().endswith(","):
+        item, is_last = new_body[: -len(old_body)].rstrip().removesuffix(",").strip(), False
+    else:
+        return
+    if not item or "\n" in item or VARIABLE.search(item):
+        return
+    keyword = re.match(r"[A-Za-z_]\w*\s*[=:]", item) if item.count(",") == 0 else None
+    absent = {"regex": f"^{rust_regex(keyword[0].strip())}" if keyword else f"^{rust_regex(item.partition(',')[0])}$"}
+    by = item.replace("$", "$$")
+    empty = (r"^(.)\s*(.)$", f"${{1}}{by}${{2}}")
+    if is_last:
+        forms = [
+            empty,
+            (r"(?s)^(.*)(\n[ \t]+)([^\n]*[^\s,]),(\s*\n[ \t]*.)$", f"${{1}}${{2}}${{3}},${{2}}{by},${{4}}"),
+            (r"(?s)^(.*)(\n[ \t]+)([^\n]*[^\s,])(\s*\n[ \t]*.)$", f"${{1}}${{2}}${{3}},${{2}}{by}${{4}}"),
+            (r"(?s)^(.+[^\s,]),?([ \t]*)(\S)$", f"${{1}}, {by}${{2}}${{3}}"),
+        ]
+    else:
+        forms = [empty, (r"(?s)^(.)(\s*)(\S.*)$", f"${{1}}${{2}}{by}, ${{3}}")]
+    for context, condition in _contexts(change.before, node):
+        if context == "any":
+            continue
+        actions = []
+        for regex, replacement in forms:
+            rule = {"kind": node.kind, "regex": regex, **condition, "not": {"has": absent}}
+            actions.append(_transform(rule, [(regex, replacement)]))
+        if _quotes(condition):
+            yield Option(tuple(actions), "insert", context, _words_of(actions, change.language))
+
+
+def _deletions(change: Change, node: Node, text: str, new: str) -> Iterator[Option]:
+    items = [child for child in node.children if child.is_named]
+    for item in items:
+        removed = change.before.of(item)
+        rest = [change.before.of(child) for child in items if child is not item]
+        if "\n" in removed or len(removed) > _MAX_QUOTED or re.sub(r"[\s,]+", "", new[1:-1]) != re.sub(
+            r"[\s,]+", "", "".join(rest)
+        ):
+            continue
+        if new[:1] != text[0]:
+            continue
+        quoted = rust_regex(removed)
+        edits = [
+            (rf"^(.)\s*{quoted}\s*,?\s*(.)$", "${1}${2}"),
+            (rf"^(.\s*){quoted}\s*,\s*", "${1}"),
+            (rf",\s*{quoted}(\s*,)", "${1}"),
+            (rf",\s*{quoted}(,?\s*.)$", "${1}"),
+        ]
+        has = {"has": {"kind": item.kind, "regex": f"^{quoted}$"}}
+        for context, condition in _contexts(change.before, node):
+            action = _transform({"kind": node.kind, **has, **condition}, edits)
+            words = frozenset(_WORDS.findall(removed)) if "\\" not in removed else frozenset()
+            yield Option((action,), "delete", context, words | required_words(action, change.language))
+
+
+def _transform(rule: dict[str, Any], edits: Sequence[tuple[str, str]]) -> RuleAction:
+    """Return the rule that replaces regular expressions in the text of its match."""
+    transform: dict[str, Any] = {}
+    source = "$WHOLE"
+    for number, (regex, by) in enumerate(edits):
+        transform[f"T{number}"] = {"replace": {"source": source, "replace": regex, "by": by}}
+        source = f"$T{number}"
+    return RuleAction(rule={"pattern": "$WHOLE", **rule}, fix=source, transform=transform)
+
+
+def _contexts(tree: Tree, node: Node) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what can be said of the place of `node`: nothing, its role, its neighbors, the role of its parent."""
+    yield "any", {}
+    parent = node.parent
+    if parent is None or parent.parent is None:
+        return
+    role = {"kind": parent.kind, **_field(node)}
+    yield "role", {"inside": role}
+    for neighbor in _neighbors(tree, node):
+        yield "neighbor", {"inside": {**role, "has": neighbor}}
+    second = {"kind": parent.parent.kind, **_field(parent)}
+    if parent.parent.parent is None:
+        return
+    yield "second", {"inside": {**role, "inside": second}}
+    for neighbor in _neighbors(tree, parent):
+        yield "aunt", {"inside": {**role, "inside": {**second, "has": neighbor}}}
+
+
+def _neighbors(tree: Tree, node: Node) -> Iterator[dict[str, Any]]:
+    siblings = [child for child in node.parent.children if child.is_named] if node.parent else []
+    count = 0
+    for sibling in siblings:
+        text = tree.of(sibling)
+        is_short = len(text) <= _MAX_NEIGHBOR and "\n" not in text
+        if sibling is node or not is_short or _BODIES.search(sibling.kind) or "comment" in sibling.kind:
+            continue
+        field = _field(sibling) or {"kind": sibling.kind}
+        last = re.search(r"\.([\w$]+)$", text)
+        if last:
+            yield {**field, "regex": f"(^|\\.){rust_regex(last[1])}$"}
+        yield {**field, "regex": f"^{rust_regex(text)}$"}
+        count += 1
+        if count == _MAX_NEIGHBORS:
+            return
+
+
+def _field(node: Node) -> dict[str, str]:
+    """Return the field of its parent that `node` is, as a part of a rule; nothing where it is none."""
+    if node.parent is not None:
+        for name in _FIELDS:
+            child = node.parent.handle.field(name)
+            if child is not None and child.kind() == node.kind:
+                span = child.range()
+                if (span.start.index, span.end.index) == (node.start, node.end):
+                    return {"field": name}
+    return {}
+
+
+def _covering_chain(tree: Tree, site: Site) -> list[Node]:
+    """Return the nodes that cover a site, the smallest last; of an insertion, a name that it stands at the edge of."""
+    node, chain = tree.root, [tree.root]
+    while True:
+        inner = next(
+            (
+                child
+                for child in node.children
+                if child.start <= site.start
+                and site.end <= child.end
+                and child.start < child.end
+                and (site.start < site.end or child.start < site.start < child.end)
+            ),
+            None,
+        )
+        if inner is None:
+            return chain
+        node = inner
+        chain.append(node)
+
+
+def _regions(change: Change, site: Site) -> list[Region]:
+    """Return single nodes around a site: those it consists of, and those that cover it."""
+    regions = [region for region in change.regions(site) if region.is_single]
+    spans = {(region.start, region.end) for region in regions if region.start <= site.start <= site.end <= region.end}
+    chosen = [region for region in regions if (region.start, region.end) in spans]
+    return chosen[:_MAX_REGIONS]
+
+
+def _new_text(change: Change, region: Region) -> str | None:
+    """Return what becomes of a region, moved to the margin of its first line; None where a site is cut in two."""
+    inside = change.inside(region.start, region.end)
+    if not inside:
+        return None
+    text = apply_sites(change.before.text, [site for _, site in inside], region.start, region.end)
+    return dedent(text, column(change.before.text, region.start))
+
+
+def _option(
+    rule: dict[str, Any], fix: str, kind: str, context: str, language: Language, quoted: str = ""
+) -> Option:
+    action = action_of(rule, fix) if not VARIABLE.search(quoted) else RuleAction(rule=rule, fix=fix)
+    words = frozenset(_WORDS.findall(quoted)) if "\\" not in quoted else frozenset()
+    renamed = ((quoted, fix),) if kind == "name" else ()
+    return Option((action,), kind, context, words | required_words(action, language), renamed)
+
+
+def guard_option(option: Option, change: Change, starts: Sequence[int]) -> Option | None:
+    """Return `option` kept from what is edited already, which it would edit again at `starts` of the text after.
+
+    A match is left alone if it stands in what the edit wraps it in; None where nothing is wrapped.
+    """
+    chain = _covering_chain(change.after, Site(starts[0], starts[0] + 1, 0, 0, "", False))
+    new_start = min((site.new_start for site in change.code_sites if site.new_end >= starts[0]), default=-1)
+    outer = [node for node in chain if node.start < starts[0] and node.start >= new_start >= 0 and node.is_named]
+    if not outer:
+        return None
+    head = change.after.text[outer[0].start : starts[0]]
+    if not head.strip() or "\n" in head or len(head) > _MAX_NEIGHBOR:
+        return None
+    guard: dict[str, Any] = {"kind": outer[0].kind, "regex": f"^{rust_regex(head.rstrip())}"}
+    for node in outer[1:]:
+        guard = {"kind": node.kind, "inside": guard}
+    actions = []
+    for action in option.actions:
+        rule = rule_of(action)
+        actions.append(RuleAction.model_validate({**rule, "rule": {"all": [rule["rule"], {"not": {"inside": guard}}]}}))
+    return replace(option, actions=tuple(actions))
+
+
+def _words_of(actions: Sequence[Rule], language: Language) -> frozenset[str]:
+    return frozenset.intersection(*(required_words(action, language) for action in actions))
+
+
+def _quotes(condition: Mapping[str, Any]) -> bool:
+    """Return whether a condition holds a text, and not kinds alone."""
+    return "regex" in str(rule_of(RuleAction(rule=dict(condition), fix="")))

@@ -1,0 +1,187 @@
+"""Which of several rules that explain an edit is the one that was meant.
+
+Every choice has a weight beforehand, from how its rules were made and what they would change; answers about places then
+tell the choices apart. A place is asked about whose answer is least certain. What is taken in the end is what is
+expected to do most of the change at a precision of 0.9, over all choices as they are then believed; if nothing is
+expected to, nothing is.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graftline.astgrep.action import rule_of
+from graftline.astgrep.binding import Language
+from graftline.codemod import background
+from graftline.codemod.canonical import words_of
+from graftline.codemod.change import Change
+from graftline.codemod.diff import Site
+from graftline.codemod.migration.options import Option
+from graftline.codemod.migration.places import Place
+from graftline.core.hashing import sha256_text
+
+_YES_INSIDE, _YES_OUTSIDE = 0.95, 0.06
+"""How often a place is answered with yes that the choice which is meant has, and one that it has not: rules are not
+exactly what is meant."""
+_PRECISION = 0.9
+_LOSS = 0.35
+"""What a change at a lower precision costs, where all of a change is worth 1."""
+_CERTAIN = 0.25
+"""Bits: an answer that is expected to say less is not asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Options that change the same places."""
+
+    options: tuple[Option, ...]
+    places: frozenset[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was chosen."""
+
+    choice: Choice
+    confidence: float
+    questions: int
+    refused: frozenset[Place] = frozenset()
+    is_sure: bool = True
+
+
+Features = dict[str, float]
+
+
+def select(
+    choices: Sequence[Choice],
+    change: Change,
+    site: Site,
+    instruction: str,
+    answer: Callable[[Place], bool | None] | None,
+    max_questions: int,
+) -> Selection:
+    """Return the choice that is taken, after at most `max_questions` answers."""
+    rows = [weigh(choice, choices, change, site, instruction) for choice in choices]
+    scores = np.array([sum(WEIGHTS.get(name, 0.0) * value for name, value in row.items()) for row in rows])
+    beliefs = np.exp(scores - scores.max())
+    beliefs = np.append(beliefs / beliefs.sum() * (1 - _NOTHING), _NOTHING)  # the last: none of them
+    refused: set[Place] = set()
+    count = 0
+    groups = _places_by_choices(choices)
+    while answer is not None and count < max_questions:
+        pattern, place = _next_place(groups, beliefs)
+        if place is None:
+            break
+        groups[pattern].remove(place)
+        is_right = answer(place)
+        count += 1
+        if is_right is None:
+            continue
+        inside = np.append(np.array(pattern), False)
+        yes = np.where(inside, _YES_INSIDE, _YES_OUTSIDE)
+        beliefs = beliefs * (yes if is_right else 1 - yes)
+        beliefs /= beliefs.sum()
+        if not is_right:
+            refused.add(place)
+    gains = _expected_gains(choices, beliefs)
+    best = int(np.argmax(gains))
+    return Selection(
+        choices[best],
+        round(float(beliefs[best]), 3),
+        count,
+        frozenset(refused & choices[best].places),
+        bool(gains[best] > 0),
+    )
+
+
+def weigh(choice: Choice, choices: Sequence[Choice], change: Change, site: Site, instruction: str) -> Features:
+    """Return what speaks for a choice and against it, before anything is asked."""
+    row: Features = {}
+    for option in choice.options:
+        row[f"{option.kind}-{option.context}"] = 1.0
+    count = len(choice.places)
+    most = max(len(other.places) for other in choices)
+    larger = [len(other.places) for other in choices if other.places > choice.places]
+    smaller = [len(other.places) for other in choices if other.places < choice.places]
+    row["places"] = math.log1p(count)
+    row["none"] = float(count == 0)
+    row["few"] = float(count <= 2)
+    row["share"] = math.log1p(most) - math.log1p(count)
+    row["larger"] = math.log1p(min(larger, default=count)) - math.log1p(count)
+    row["smaller"] = math.log1p(count) - math.log1p(max(smaller, default=0))
+    row["ways"] = math.log(len(choice.options))
+    row["background"] = math.log1p(min(_background(option, change.language) for option in choice.options[:2]))
+    removed = words_of(change.before.text[site.start : site.end])
+    quoted = frozenset.intersection(*(option.words for option in choice.options)) - removed
+    said = {word.lower() for word in words_of(instruction)}
+    row["quoted"] = float(len(quoted))
+    row["quoted-said"] = float(sum(word.lower() in said for word in quoted))
+    row["said"] = float(any(word.lower() in said for word in removed)) * row["share"]
+    return row
+
+
+def _background(option: Option, language: Language) -> int:
+    return sum(background.hits(rule_of(action), language, option.words) for action in option.actions)
+
+
+Pattern = tuple[bool, ...]
+
+
+def _places_by_choices(choices: Sequence[Choice]) -> dict[Pattern, list[Place]]:
+    """Return all places by the choices that have them, in an order that depends on their texts alone."""
+    groups: dict[Pattern, list[Place]] = {}
+    for place in sorted(frozenset().union(*(choice.places for choice in choices))):
+        groups.setdefault(tuple(place in choice.places for choice in choices), []).append(place)
+    return {
+        pattern: sorted(places, key=lambda place: sha256_text(repr(place))) for pattern, places in groups.items()
+    }
+
+
+def _next_place(
+    groups: Mapping[Pattern, list[Place]], beliefs: NDArray[np.float64]
+) -> tuple[Pattern, Place | None]:
+    """Return a place whose answer is least certain, and the choices that have it; no place if all are certain enough."""
+    best: tuple[float, Pattern, Place | None] = (_CERTAIN, (), None)
+    for pattern, places in groups.items():
+        if not places:
+            continue
+        inside = np.append(np.array(pattern), False)
+        yes = float(np.dot(beliefs, np.where(inside, _YES_INSIDE, _YES_OUTSIDE)))
+        noise = float(np.dot(beliefs, np.where(inside, _entropy(_YES_INSIDE), _entropy(_YES_OUTSIDE))))
+        information = _entropy(yes) - noise
+        if information > best[0]:
+            best = (information, pattern, places[0])
+    return best[1], best[2]
+
+
+def _entropy(share: float) -> float:
+    return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
+
+
+def _expected_gains(choices: Sequence[Choice], beliefs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what taking each choice is expected to be worth."""
+    gains = np.zeros(len(choices))
+    for number, choice in enumerate(choices):
+        size = len(choice.places)
+        for other, belief in zip(choices, beliefs, strict=False):
+            common = len(choice.places & other.places)
+            if size and common >= _PRECISION * size:
+                gains[number] += belief * common / max(1, len(other.places))
+            elif size:
+                gains[number] -= belief * _LOSS
+        gains[number] -= _LOSS * beliefs[-1] * bool(size)
+    return gains
+
+
+_NOTHING = 0.08
+WEIGHTS: Mapping[str, float] = {
+    **{"name-any": 0.3, "name-kind": -0.4, "name-second": 1.2, "name-aunt": -0.8},
+    **{"text-role": 0.6, "text-neighbor": 0.8, "text-aunt": 0.3},
+    **{"shape-any": 0.5, "shape-role": 0.4, "shape-kind": 0.2, "shape-neighbor": -0.3},
+    **{"insert-neighbor": 0.6, "insert-aunt": -0.3, "delete-neighbor": 0.3, "modifier-neighbor": 0.3, "example-any": -0.3},
+    **{"places": 0.5, "none": -2.0, "few": -0.8, "share": -0.6, "larger": -0.7, "smaller": 0.4, "ways": 0.6},
+    **{"background": -1.0, "quoted": -0.6, "quoted-said": 0.7},
+}
