@@ -17,8 +17,8 @@ from benchmarks.migration_measure import Commit, Shown, language_of
 from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, is_safe
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
-from graftline.codemod.migration.generalize import Demonstration, Question, generalize
 from graftline.codemod.learn import learn_rules
+from graftline.codemod.migration.generalize import Demonstration, Question, generalize
 from graftline.codemod.source_files import SourceFile, rewrite_files
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_text

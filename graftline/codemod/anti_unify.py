@@ -138,10 +138,7 @@ class _Holes:
                 and text in self._moved
                 and self._is_replaced(node)
                 and _is_free(self._change, node, self._policy if self._policy == "named" else "all")
-            ):
-                self._add(node.start, node.end, text)
-                return
-            elif self._policy in _BROAD[1:] and self._is_replaced(node) and _is_free(self._change, node, "broad"):
+            ) or (self._policy in _BROAD[1:] and self._is_replaced(node) and _is_free(self._change, node, "broad")):
                 self._add(node.start, node.end, text)
                 return
         if self._lists != "items" and self._policy != "literal" and is_sequence(node):
@@ -196,6 +193,9 @@ class _Holes:
             (site.start < node.end and node.start < site.end) or node.start < site.start == site.end < node.end
             for site in self._sites
         )
+
+    def _is_deleted(self, node: Node) -> bool:
+        return any(site.start <= node.start and node.end <= site.end and not site.text.strip() for site in self._sites)
 
     def _is_replaced(self, node: Node) -> bool:
         return any(site.start <= node.start and node.end <= site.end for site in self._sites)

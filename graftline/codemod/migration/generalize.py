@@ -6,13 +6,14 @@
     4  the others are run over the repository; those that change the same places are one choice     (`migration.places`)
     5  which choice is meant is told by what speaks for each, and by answers about places       (`migration.selection`)
     6  the choice is applied, to the units as well; then again, until the units are as they were shown
-    7  imports follow                                                                              (`migration.imports`)
+    7  changed statements are laid out as the repository's are, and imports follow  (`migration.layout`, `migration.imports`)
 
 Everything happens in memory, on a mapping of paths to texts; nothing is written. The rules are plain ast-grep rules.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from graftline.astgrep.binding import Language, is_safe
@@ -21,6 +22,7 @@ from graftline.codemod.diff import Site
 from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.judge import judge
 from graftline.codemod.migration.imports import follow_imports, learn_sources
+from graftline.codemod.migration.layout import lay_out, styles_of
 from graftline.codemod.migration.options import Option, Rule, generate_options, guard_option
 from graftline.codemod.migration.places import Place, Repository, apply_rules
 from graftline.codemod.migration.selection import Choice, Selection, select
@@ -30,6 +32,17 @@ from graftline.sandbox.base import Sandbox, ensure_decided
 from graftline.sandbox.runner import LANGUAGE_OF
 
 _MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
+_LEAST_RIGHT = 4
+"""Places that an option puts right for each that it would change otherwise."""
+
+
+_IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
+    "python": re.compile(r"\s*(import|from\s+[\w.]+\s+import)\b"),
+    "java": re.compile(r"\s*import\b"),
+}
+_IMPORT_BLOCK = re.compile(
+    r"(\s*(from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{]*\{[^}]*\}\s*from[^\n]*|(import|from)\s[^\n(]*\n?))+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +123,8 @@ def generalize(
     DataError if nothing is shown, or a file shown is in no known language.
     """
     units = list(_read_units(demonstrations))
+    # where code is shown as well, imports follow it
+    units = [unit for unit in units if not _is_import(unit)] or units
     languages = {
         path: language
         for path in files
@@ -121,7 +136,7 @@ def generalize(
     options: list[Option] = []
     undone: list[str] = []
     remaining = max_questions if ask else 0
-    asked_first = remaining
+    allowed = remaining
     for _ in range(_MAX_STEPS):
         focus = next((unit for unit in units if unit.before != unit.after and _sites_of(unit)), None)
         if focus is None:
@@ -152,9 +167,20 @@ def generalize(
             )
         )
     shown_before = {shown.path: shown.before for shown in demonstrations}
+    _lay_out(repository, originals)
     undone += _follow_imports(repository, originals, shown_before, options)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
-    return Proposal(tuple(rules), changed, tuple(undone), asked_first - remaining)
+    return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
+
+
+def _lay_out(repository: Repository, originals: Mapping[str, str]) -> None:
+    """Lay out the statements that rules changed, in the style of the files that they are in."""
+    changed = {path: text for path, text in originals.items() if repository.texts[path] != text}
+    styles = styles_of(changed, {path: repository.languages[path] for path in changed})
+    for path, text in changed.items():
+        style = styles.get(repository.languages[path])
+        if style is not None:
+            repository.texts[path] = lay_out(text, repository.texts[path], style)
 
 
 def _follow_imports(
@@ -162,15 +188,15 @@ def _follow_imports(
 ) -> list[str]:
     """Write the imports of the files that rules changed; return what they lack whose module is not told."""
     written = frozenset(word for option in options for word in option.written)
-    renamed = {old: new for option in options for old, new in option.renamed}
+    renamed = dict(option.renamed for option in options if option.renamed is not None)
     texts = [(text, repository.languages[path]) for path, text in repository.texts.items()]
     edited = [(repository.texts[path], repository.languages[path]) for path in shown if path in repository.texts]
-    known = {**learn_sources(texts, written), **learn_sources(edited, written)}
+    sources = {**learn_sources(texts, written), **learn_sources(edited, written)}
     lacking: set[str] = set()
     for path, text in list(repository.texts.items()):
         before = shown.get(path, originals[path])
         if text != before:
-            new, missing = follow_imports(before, text, path, repository.languages[path], known, renamed)
+            new, missing = follow_imports(before, text, path, repository.languages[path], sources, renamed)
             repository.texts[path] = new
             lacking |= missing & written
     return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
@@ -181,7 +207,9 @@ def _read_units(demonstrations: Iterable[Demonstration]) -> Iterable[_Unit]:
     for shown in demonstrations:
         language = _language_of(shown.path)
         if language is None:
-            raise DataError(f"{shown.path}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}")
+            raise DataError(
+                f"{shown.path}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}"
+            )
         if not (is_safe(shown.before) and is_safe(shown.after)):
             continue
         for hunk in split_into_hunks(shown.before, shown.after, language):
@@ -189,6 +217,14 @@ def _read_units(demonstrations: Iterable[Demonstration]) -> Iterable[_Unit]:
             yield _Unit(shown.path, language, hunk.before, hunk.after)
     if not count:
         raise DataError("demonstrations: show no edit that is small enough and parses; show one function or statement")
+
+
+def _is_import(unit: _Unit) -> bool:
+    """Return whether a unit changes imports alone."""
+    lines = {*unit.before.split("\n")} ^ {*unit.after.split("\n")}
+    kinds = _IMPORT_LINES.get(unit.language, _IMPORT_LINES["java"])
+    text = "\n".join(line for line in unit.before.split("\n") if line.strip())
+    return all(not line.strip() or kinds.match(line) for line in lines) or bool(_IMPORT_BLOCK.fullmatch(text))
 
 
 def _language_of(path: str) -> Language | None:
@@ -236,14 +272,19 @@ def _choose(
 
 
 def _filter(options: Sequence[Option], focus: Change, changes: Sequence[Change], sandbox: Sandbox) -> list[Option]:
-    """Return the options that explain something of `focus`, contradict no unit and leave alone what is edited."""
-    chosen = []
-    for option, (real, wrong) in zip(options, _judge(options, focus, sandbox), strict=True):
-        if real and not wrong:
-            chosen.append(option)
+    """Return the options that explain something of `focus`, contradict hardly a unit and leave alone what is edited."""
+    chosen = [
+        replace(option, support=right)
+        for option, (right, wrong) in zip(options, _judge(options, focus, sandbox), strict=True)
+        if right and not wrong
+    ]
     for change in changes:
         if change.before.text != focus.before.text:
-            chosen = [o for o, (_, wrong) in zip(chosen, _judge(chosen, change, sandbox), strict=True) if not wrong]
+            chosen = [
+                replace(option, support=option.support + right, contradictions=option.contradictions + wrong)
+                for option, (right, wrong) in zip(chosen, _judge(chosen, change, sandbox), strict=True)
+            ]
+    chosen = [option for option in chosen if option.contradictions * _LEAST_RIGHT <= option.support]
     return list(_leave_edited_alone(chosen, focus, sandbox))
 
 

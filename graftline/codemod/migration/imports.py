@@ -58,12 +58,12 @@ def follow_imports(
     after: str,
     path: str,
     language: Language,
-    known: Mapping[str, Source],
+    sources: Mapping[str, Source],
     renamed: Mapping[str, str],
 ) -> tuple[str, frozenset[str]]:
     """Return `after` with the imports that it needs and without those that it needs no longer, and names it lacks.
 
-    `known` says where names come from; `renamed` which names rules put in the place of others.
+    `sources` says where names come from; `renamed` which names rules put in the place of others.
     """
     try:
         statements, old_statements = read_imports(after, language), read_imports(before, language)
@@ -75,11 +75,17 @@ def follow_imports(
     plain = KEYWORDS[language] | (_BUILTINS if language == "python" else frozenset())
     missing = sorted(name for name in words - old_words - bound - plain if not _is_defined(name, after))
     swaps: dict[str, str] = {}
+    named = {name for s in statements for name, source in s.names.items() if source.name.split(" ")[-1] == name}
     for old, new in renamed.items():
-        if old in unused and new in missing and new not in known:
+        # what is imported whole is another module, not another of its names
+        if old in unused & named and new in missing and new not in sources:
             swaps[old] = new
-    added = {name: known[name] for name in missing if name in known and _is_reachable(known[name], after, path, language)}
-    lacking = frozenset(name for name in missing if name not in known and name not in swaps.values())
+    added = {
+        name: sources[name]
+        for name in missing
+        if name in sources and _is_reachable(sources[name], after, path, language)
+    }
+    lacking = frozenset(name for name in missing if name not in sources and name not in swaps.values())
     if not unused and not added and not swaps:
         return after, lacking
     return _rewrite(after, language, statements, unused, added, swaps), lacking
@@ -123,12 +129,12 @@ def learn_sources(texts: Iterable[tuple[str, Language]], names: frozenset[str]) 
             for name, source in statement.names.items():
                 if name in names:
                     counts[name][source] += 1
-    known: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for name, counter in counts.items():
         ranked = counter.most_common(2)
         if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):
-            known[name] = ranked[0][0]
-    return known
+            sources[name] = ranked[0][0]
+    return sources
 
 
 def _names_of(tree: Tree, node: Node, text: str, language: Language) -> Iterator[tuple[str, Source]]:
@@ -158,8 +164,9 @@ def _names_of(tree: Tree, node: Node, text: str, language: Language) -> Iterator
         for item in inner.partition("}")[0].split(","):
             name, _, alias = item.strip().partition(" as ")
             if name.strip():
-                yield (alias or name).removeprefix("type ").strip(), Source(
-                    match[4], f"{kind} {name.strip()}".strip(), False, match[3], end
+                yield (
+                    (alias or name).removeprefix("type ").strip(),
+                    Source(match[4], f"{kind} {name.strip()}".strip(), False, match[3], end),
                 )
 
 
@@ -205,7 +212,7 @@ def _rewrite(
             new = _edit_items(new or "", language, gone, {name: pending.pop(name) for name in come}, bool(own))
         texts.append(new)
     # one statement that goes makes room for one that comes
-    for number, statement in enumerate(statements):
+    for number in range(len(statements)):
         if texts[number] is None and pending:
             name = next(iter(pending))
             if _is_at_home(statements, number, pending[name], language):
@@ -320,7 +327,13 @@ def _statement(name: str, source: Source, language: Language) -> str:
         return f"from {source.module} import {source.name}{f' as {name}' if source.name != name else ''}"
     kind = "type " if source.name.startswith("type") else ""
     plain = source.name.removeprefix("type").strip()
-    clause = f"* as {name}" if plain == "*" else name if plain == "default" else f"{{ {name if plain == name else f'{plain} as {name}'} }}"
+    clause = (
+        f"* as {name}"
+        if plain == "*"
+        else name
+        if plain == "default"
+        else f"{{ {name if plain == name else f'{plain} as {name}'} }}"
+    )
     return f"import {kind}{clause} from {source.quote}{source.module}{source.quote}{source.end}"
 
 
@@ -410,8 +423,8 @@ def _assemble(
             # the line goes, and with it an empty one where two would meet
             line_end = text.find("\n", end)
             end = len(text) if line_end < 0 else line_end + 1
-            kept = "".join(pieces) + text[position:start]
-            is_alone = (kept.endswith("\n\n") or not kept) and text[end : end + 1] == "\n"
+            before = "".join(pieces) + text[position:start]
+            is_alone = (before.endswith("\n\n") or not before) and text[end : end + 1] == "\n"
             end += 1 if is_alone else 0
         pieces += [text[position:start], new or ""]
         position = end

@@ -22,11 +22,41 @@ from graftline.codemod.grammar import KEYWORDS
 
 Rule = PatternAction | RuleAction
 
-_FIELDS = (
-    "function object attribute property name arguments argument value key left right type body source module_name"
-    " superclasses superclass return_type operator condition parameters receiver field operand constructor declarator"
-    " parameter alias index subscript consequence alternative"
-).split()
+_FIELDS = [
+    "function",
+    "object",
+    "attribute",
+    "property",
+    "name",
+    "arguments",
+    "argument",
+    "value",
+    "key",
+    "left",
+    "right",
+    "type",
+    "body",
+    "source",
+    "module_name",
+    "superclasses",
+    "superclass",
+    "return_type",
+    "operator",
+    "condition",
+    "parameters",
+    "receiver",
+    "field",
+    "operand",
+    "constructor",
+    "declarator",
+    "parameter",
+    "alias",
+    "index",
+    "subscript",
+    "consequence",
+    "alternative",
+]
+_ARGUMENTS = frozenset(("argument_list", "arguments", "parameters", "formal_parameters"))
 _NAMES: Mapping[Language, tuple[str, ...]] = {
     "python": ("identifier",),
     "java": ("identifier", "type_identifier"),
@@ -39,10 +69,18 @@ _NAMES: Mapping[Language, tuple[str, ...]] = {
     ),
 }
 _TYPELESS = {"javascript": {"type_identifier"}}
-_TYPES: Mapping[Language, str] = {"python": "x: @", "typescript": "let x: @", "tsx": "let x: @", "java": "class A { @ x; }"}
+_TYPES: Mapping[Language, str] = {
+    "python": "x: @",
+    "typescript": "let x: @",
+    "tsx": "let x: @",
+    "java": "class A { @ x; }",
+}
 """Where a type stands that is no program alone."""
+_KEYWORDS = frozenset[str]().union(*KEYWORDS.values())
 _NAME = re.compile(r"[^\W\d][\w$]*")
 _TOKENS = re.compile(r"\w+|[^\w\s]")
+_QUOTES = re.compile(r"""(['"`]).*?\1|\\\S*""")
+"""What may be written otherwise where it is matched."""
 _WORDS = re.compile(r"[^\W\d]\w*")
 _MAX_QUOTED, _MAX_NEIGHBOR = 160, 48
 _MAX_REGIONS, _MAX_NEIGHBORS, _MAX_VARIABLES = 3, 4, 3
@@ -61,14 +99,24 @@ class Option:
     """How much they say of what stands around: `any`, `role`, `neighbor`, `second`, `aunt`, `kind`."""
     words: frozenset[str]
     """Words that a text must have for one of them to match in it."""
-    renamed: tuple[tuple[str, str], ...] = ()
-    """Names that they put in the place of others."""
+    support: int = 1
+    """Places of the edits shown that they put right."""
+    contradictions: int = 0
+    """Places there that they would change otherwise."""
 
     @property
     def written(self) -> frozenset[str]:
         """Words that they write."""
-        texts = (str(part) for action in self.actions for part in (rule_of(action)["fix"], rule_of(action).get("transform")))
+        texts = (
+            str(part) for action in self.actions for part in (rule_of(action)["fix"], rule_of(action).get("transform"))
+        )
         return frozenset(_WORDS.findall(VARIABLE.sub(" ", " ".join(texts))))
+
+    @property
+    def renamed(self) -> tuple[str, str] | None:
+        """The one name that they put in the place of another; None where there are several."""
+        gone, come = (side - _KEYWORDS for side in (self.words - self.written, self.written - self.words))
+        return (*gone, *come) if len(gone) == len(come) == 1 else None  # type: ignore[return-value]
 
 
 def generate_options(change: Change, site: Site) -> Iterator[Option]:
@@ -117,8 +165,8 @@ def _affixes(change: Change, site: Site) -> Iterator[Option]:
     if node.children or not node.is_named or inside is None or not re.fullmatch(r"[\w$./-]+", old):
         return
     new = apply_sites(change.before.text, [site for _, site in inside], node.start, node.end)
-    head, found, tail = new.partition(old)
-    if not found or not (head or tail) or "\n" in new or VARIABLE.search(new):
+    head, middle, tail = new.partition(old)
+    if not middle or not (head or tail) or "\n" in new or VARIABLE.search(new):
         return
     form = r"^[A-Za-z][\w$/-]*$" if "." not in old else r"^[\w$./-]+$"
     excluded = {"not": {"regex": f"^{rust_regex(head)}"}} if head else {"not": {"regex": f"{rust_regex(tail)}$"}}
@@ -137,7 +185,11 @@ def _modifiers(change: Change, site: Site) -> Iterator[Option]:
     words = [child for child in node.children if not child.children and not child.is_named]
     inside = change.inside(node.start, node.end)
     new = apply_sites(change.before.text, [site for _, site in inside or ()], node.start, node.end)
-    gone = [word for word in words if re.sub(rf"\b{change.before.of(word)}\b", "", change.before.of(node)).split() == new.split()]
+    gone = [
+        word
+        for word in words
+        if re.sub(rf"\b{change.before.of(word)}\b", "", change.before.of(node)).split() == new.split()
+    ]
     beside = node.parent.children[node.index + 1]
     if len(gone) != 1 or gone[0] is not node.children[-1] or not beside.is_named:
         return
@@ -201,6 +253,8 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
         ("loose", "runs"),
     )
     for region in _regions(change, site):
+        if region.first.kind in _ARGUMENTS:
+            continue  # without what is called they say too little; `_lists` has them
         for policy, lists in forms:
             template = make_template(change, region, policy, lists)
             if template is None or template in emitted or not template.variables or "\n" in template.pattern:
@@ -216,8 +270,9 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
                 rule, fix = {"all": [{"pattern": "$WHOLE"}, rule]}, wrapped
             else:
                 fix = template.rewrite
+            quoted = _QUOTES.sub(" ", VARIABLE.sub(" ", template.pattern))
             for context, condition in [("any", {}), *list(_contexts(change.before, region.first))[1:2]]:
-                yield _option({**rule, **condition}, fix, "shape", context, change.language)
+                yield _option({**rule, **condition}, fix, "shape", context, change.language, quoted)
             names = [name[1:] for name in dict.fromkeys(VARIABLE.findall(template.pattern)) if name[:2] != "$$"]
             captures = captures_of(change.before.root, {"rule": rule}, names).get(region.start, {})
             for name, (kind, text) in list(captures.items())[:_MAX_VARIABLES]:
@@ -226,7 +281,8 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
                     conditions.append(("neighbor", {"regex": f"^{rust_regex(text)}$"}))
                 for context, condition in conditions:
                     action = RuleAction(rule=rule, fix=fix, constraints={name: condition})
-                    yield Option((action,), "shape", context, required_words(action, change.language))
+                    words = frozenset(_WORDS.findall(quoted)) | required_words(action, change.language)
+                    yield Option((action,), "shape", context, words)
 
 
 def _is_about(change: Change, region: Region, pattern: str) -> bool:
@@ -234,6 +290,8 @@ def _is_about(change: Change, region: Region, pattern: str) -> bool:
     quoted = VARIABLE.sub(" ", pattern)
     if frozenset(_WORDS.findall(quoted)) - KEYWORDS[change.language]:
         return True
+    if "import" in region.first.kind:
+        return False
     removed = " ".join(
         change.before.text[site.start : site.end] for _, site in change.inside(region.start, region.end) or ()
     )
@@ -315,9 +373,11 @@ def _deletions(change: Change, node: Node, text: str, new: str) -> Iterator[Opti
     items = [child for child in node.children if child.is_named]
     for item in items:
         removed = change.before.of(item)
-        rest = [change.before.of(child) for child in items if child is not item]
-        if "\n" in removed or len(removed) > _MAX_QUOTED or re.sub(r"[\s,]+", "", new[1:-1]) != re.sub(
-            r"[\s,]+", "", "".join(rest)
+        remaining = [change.before.of(child) for child in items if child is not item]
+        if (
+            "\n" in removed
+            or len(removed) > _MAX_QUOTED
+            or re.sub(r"[\s,]+", "", new[1:-1]) != re.sub(r"[\s,]+", "", "".join(remaining))
         ):
             continue
         if new[:1] != text[0]:
@@ -432,13 +492,10 @@ def _new_text(change: Change, region: Region) -> str | None:
     return dedent(text, column(change.before.text, region.start))
 
 
-def _option(
-    rule: dict[str, Any], fix: str, kind: str, context: str, language: Language, quoted: str = ""
-) -> Option:
+def _option(rule: dict[str, Any], fix: str, kind: str, context: str, language: Language, quoted: str = "") -> Option:
     action = action_of(rule, fix) if not VARIABLE.search(quoted) else RuleAction(rule=rule, fix=fix)
     words = frozenset(_WORDS.findall(quoted)) if "\\" not in quoted else frozenset()
-    renamed = ((quoted, fix),) if kind == "name" else ()
-    return Option((action,), kind, context, words | required_words(action, language), renamed)
+    return Option((action,), kind, context, words | required_words(action, language))
 
 
 def guard_option(option: Option, change: Change, starts: Sequence[int]) -> Option | None:

@@ -114,12 +114,14 @@ def weigh(choice: Choice, choices: Sequence[Choice], change: Change, site: Site,
     row["smaller"] = math.log1p(count) - math.log1p(max(smaller, default=0))
     row["ways"] = math.log(len(choice.options))
     row["background"] = math.log1p(min(_background(option, change.language) for option in choice.options[:2]))
+    row["support"] = math.log(max(option.support for option in choice.options))
+    row["contradictions"] = float(min(option.contradictions for option in choice.options))
     removed = words_of(change.before.text[site.start : site.end])
     quoted = frozenset.intersection(*(option.words for option in choice.options)) - removed
-    said = {word.lower() for word in words_of(instruction)}
+    instructed = {word.lower() for word in words_of(instruction)}
     row["quoted"] = float(len(quoted))
-    row["quoted-said"] = float(sum(word.lower() in said for word in quoted))
-    row["said"] = float(any(word.lower() in said for word in removed)) * row["share"]
+    row["quoted-said"] = float(sum(word.lower() in instructed for word in quoted))
+    row["said"] = float(any(word.lower() in instructed for word in removed)) * row["share"]
     return row
 
 
@@ -135,14 +137,10 @@ def _places_by_choices(choices: Sequence[Choice]) -> dict[Pattern, list[Place]]:
     groups: dict[Pattern, list[Place]] = {}
     for place in sorted(frozenset().union(*(choice.places for choice in choices))):
         groups.setdefault(tuple(place in choice.places for choice in choices), []).append(place)
-    return {
-        pattern: sorted(places, key=lambda place: sha256_text(repr(place))) for pattern, places in groups.items()
-    }
+    return {pattern: sorted(places, key=lambda place: sha256_text(repr(place))) for pattern, places in groups.items()}
 
 
-def _next_place(
-    groups: Mapping[Pattern, list[Place]], beliefs: NDArray[np.float64]
-) -> tuple[Pattern, Place | None]:
+def _next_place(groups: Mapping[Pattern, list[Place]], beliefs: NDArray[np.float64]) -> tuple[Pattern, Place | None]:
     """Return a place whose answer is least certain, and the choices that have it; no place if all are certain enough."""
     best: tuple[float, Pattern, Place | None] = (_CERTAIN, (), None)
     for pattern, places in groups.items():
@@ -169,7 +167,7 @@ def _expected_gains(choices: Sequence[Choice], beliefs: NDArray[np.float64]) -> 
         for other, belief in zip(choices, beliefs, strict=False):
             common = len(choice.places & other.places)
             if size and common >= _PRECISION * size:
-                gains[number] += belief * common / max(1, len(other.places))
+                gains[number] += belief * (common / max(1, len(other.places))) * (common / size) ** 2
             elif size:
                 gains[number] -= belief * _LOSS
         gains[number] -= _LOSS * beliefs[-1] * bool(size)
@@ -181,7 +179,14 @@ WEIGHTS: Mapping[str, float] = {
     **{"name-any": 0.3, "name-kind": -0.4, "name-second": 1.2, "name-aunt": -0.8},
     **{"text-role": 0.6, "text-neighbor": 0.8, "text-aunt": 0.3},
     **{"shape-any": 0.5, "shape-role": 0.4, "shape-kind": 0.2, "shape-neighbor": -0.3},
-    **{"insert-neighbor": 0.6, "insert-aunt": -0.3, "delete-neighbor": 0.3, "modifier-neighbor": 0.3, "example-any": -0.3},
+    **{
+        "insert-neighbor": 0.6,
+        "insert-aunt": -0.3,
+        "delete-neighbor": 0.3,
+        "modifier-neighbor": 0.3,
+        "example-any": -0.3,
+    },
     **{"places": 0.5, "none": -2.0, "few": -0.8, "share": -0.6, "larger": -0.7, "smaller": 0.4, "ways": 0.6},
+    **{"support": 2.0, "contradictions": -1.0},
     **{"background": -1.0, "quoted": -0.6, "quoted-said": 0.7},
 }

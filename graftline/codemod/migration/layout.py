@@ -1,0 +1,329 @@
+"""Statements that rules changed, laid out again as the repository's formatter would.
+
+Not a formatter: it knows how Black and Prettier break a line that is too long, and that they, and those of Java, join
+one that fits. It only acts where the repository shows that it is formatted so: most of the broken statements of the
+files that change, and the statement itself as it was before, must come out of it as they are. What has comments,
+backslashes or strings over several lines is left alone.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from graftline.astgrep.binding import Language, Node, Tree, outline
+from graftline.codemod.diff import common_length
+from graftline.core.errors import DataError
+
+_WIDTHS = (79, 80, 88, 95, 100, 120)
+_SIMPLE = re.compile(
+    r"^(expression_statement|return_statement|assert_statement|raise_statement|throw_statement|lexical_declaration"
+    r"|variable_declaration|local_variable_declaration|field_declaration)$"
+)
+_HEADS = re.compile(r"^(function_definition|with_statement|if_statement|for_statement|while_statement)$")
+_OPENING, _CLOSING = "([{", ")]}"
+_LEAST_SHARE, _LEAST_STATEMENTS, _MAX_STATEMENTS = 0.5, 4, 120
+_MAX_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How statements of a language are broken in a repository."""
+
+    language: Language
+    width: int
+    """Columns of a line."""
+    indent: str
+    """Of one level."""
+    trailing: bool
+    """Whether the last of several arguments, one a line, has a comma."""
+    breaks: bool
+    """Whether lines that are too long are broken; else those that fit are joined and no more."""
+
+
+def lay_out(before: str, after: str, style: Style) -> str:
+    """Return `after` with the statements that differ from `before` laid out in `style`."""
+    try:
+        old, new = outline(before, style.language), outline(after, style.language)
+        old_lines, new_lines = before.split("\n"), after.split("\n")
+        changes = list(_changed_lines(old_lines, new_lines))
+        edits = dict(_edits(old, new, changes, style))
+    except DataError:
+        return after
+    for (start, end), text in sorted(edits.items(), reverse=True):
+        after = after[:start] + text + after[end:]
+    return after
+
+
+def infer_style(texts: Iterable[str], language: Language) -> Style | None:
+    """Return the style of a repository, by some of its texts; None where none is kept to."""
+    statements: list[tuple[str, str]] = []
+    lines: list[str] = []
+    for text in texts:
+        try:
+            tree = outline(text, language)
+            statements += [pair for node in _statements(tree) if (pair := _source_of(tree, node)) is not None]
+        except DataError:
+            continue
+        lines += text.split("\n")
+        if len(statements) > 30 * _MAX_STATEMENTS:
+            break
+    broken = [pair for pair in statements if "\n" in pair[1]][:_MAX_STATEMENTS]
+    if len(broken) < _LEAST_STATEMENTS:
+        return None
+    indents = [line[: len(line) - len(line.lstrip())] for line in lines if line[:1] in (" ", "\t")]
+    indent = "\t" if sum(i.startswith("\t") for i in indents) * 2 > len(indents) else "    "
+    if language in ("javascript", "typescript", "tsx") and indent != "\t":
+        indent = "  " if sum(len(i) == 2 for i in indents) * 20 > len(indents) else indent
+    if language == "java":
+        widths = sorted(_columns(line) for line in lines if not line.lstrip().startswith(("*", "//", "/*")))
+        width = next((w for w in _WIDTHS if widths[int(len(widths) * 0.998)] <= w), _WIDTHS[-1])
+        return Style(language, width, indent, False, False)
+    best: tuple[float, Style] | None = None
+    for width in _WIDTHS:
+        for trailing in (False, True) if language != "python" else (True,):
+            style = Style(language, width, indent, trailing, True)
+            results = [(format_statement(text, margin, style), text) for margin, text in broken]
+            readable = [(result, text) for result, text in results if result is not None]
+            if len(readable) < _LEAST_STATEMENTS:
+                continue
+            share = sum(result == text for result, text in readable) / len(readable)
+            if best is None or share > best[0] + 0.001:
+                best = share, style
+    return best[1] if best and best[0] >= _LEAST_SHARE else None
+
+
+def format_statement(text: str, margin: str, style: Style) -> str | None:
+    """Return a statement as the formatter lays it out; None if it is not one of those that are laid out here."""
+    line = _join(text, style)
+    if line is None:
+        return None
+    return "\n".join(_break(line, margin, style))
+
+
+def _edits(
+    old: Tree, new: Tree, changes: Sequence[tuple[int, int, int, int]], style: Style
+) -> Iterator[tuple[tuple[int, int], str]]:
+    old_starts, new_starts = _line_starts(old.text), _line_starts(new.text)
+    for start, end, new_start, new_end in changes:
+        node = _statement_at(new, new_starts, new_start, new_end)
+        former = _statement_at(old, old_starts, start, end)
+        pair = _source_of(new, node) if node else None
+        old_pair = _source_of(old, former) if former else None
+        if node is None or pair is None or old_pair is None:
+            continue
+        (margin, text), (old_margin, old_text) = pair, old_pair
+        laid_out = format_statement(text, margin, style)
+        if laid_out is None or laid_out == text:
+            continue
+        if style.breaks:
+            if format_statement(old_text, old_margin, style) != old_text:
+                continue
+        else:
+            joined, old_joined = _join(text, style), _join(old_text, style)
+            fits = joined is not None and _columns(margin + joined) <= style.width
+            if not fits or old_joined is None or _columns(old_margin + old_joined) <= style.width:
+                continue
+        yield (node.start, node.start + len(text)), laid_out
+
+
+def _changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    front = common_length(old, new)
+    back = min(common_length(old[::-1], new[::-1]), min(len(old), len(new)) - front)
+    middle, new_middle = old[front : len(old) - back], new[front : len(new) - back]
+    matcher = SequenceMatcher(None, middle, new_middle, autojunk=len(middle) > 3_000)
+    for tag, i, j, k, m in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        if j - i == m - k:
+            yield from ((front + i + n, front + i + n + 1, front + k + n, front + k + n + 1) for n in range(j - i))
+        else:
+            yield front + i, front + j, front + k, front + m
+
+
+def _line_starts(text: str) -> list[int]:
+    starts = [0]
+    for line in text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    return starts
+
+
+def _statement_at(tree: Tree, starts: Sequence[int], first: int, last: int) -> Node | None:
+    """Return the smallest statement that has the code of some lines."""
+    start, end = starts[first], starts[max(last, first + 1)] - 1
+    text = tree.text[start:end]
+    start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+    node: Node | None = tree.root
+    chosen = None
+    while node is not None:
+        if _SIMPLE.match(node.kind) or _HEADS.match(node.kind):
+            chosen = node
+        node = next((child for child in node.children if child.start <= start and end <= child.end), None)
+    return chosen
+
+
+def _statements(tree: Tree) -> Iterator[Node]:
+    pending = [tree.root]
+    while pending:
+        node = pending.pop()
+        if _SIMPLE.match(node.kind) or (_HEADS.match(node.kind) and tree.language == "python"):
+            yield node
+        if node.children and not node.kind.endswith(("argument_list", "arguments")):
+            pending += node.children
+
+
+def _source_of(tree: Tree, node: Node) -> tuple[str, str] | None:
+    """Return the indentation of a statement and its text, of one with a body the lines before that."""
+    end = node.end
+    if _HEADS.match(node.kind):
+        if tree.language != "python":
+            return None
+        body = next((child for child in node.children if child.kind in ("block", "comment")), None)
+        if body is None:
+            return None
+        end = node.start + len(tree.text[node.start : body.start].rstrip())
+    text = tree.text[node.start : end].rstrip()
+    line = tree.text[tree.text.rfind("\n", 0, node.start) + 1 : node.start]
+    if line.strip() or text.count("\n") > _MAX_LINES:
+        return None
+    tail = tree.text[node.start + len(text) :].partition("\n")[0]
+    return None if tail.strip() else (line, text)
+
+
+def _join(text: str, style: Style) -> str | None:
+    """Return a statement as one line; None where its lines may not be joined."""
+    if "\\\n" in text or '"""' in text or "'''" in text or not _is_plain(text, style.language):
+        return None
+    joined = ""
+    for number, line in enumerate(text.split("\n")):
+        part = line.strip()
+        if not part and number:
+            return None
+        if joined and (joined[-1] in "([" or part[:1] in ")]" or (part[:1] == "." and style.language != "python")):
+            joined += part
+        else:
+            joined += (" " if joined else "") + part
+    if style.language != "python":
+        if re.search(r"\{\s*\n", text):
+            return None  # braces that are open stay open
+        joined = re.sub(r",(?=[)\]])", "", joined)
+    return joined
+
+
+def _is_plain(text: str, language: Language) -> bool:
+    """Return whether there are no comments and no strings over several lines."""
+    for start, end in _strings(text):
+        if "\n" in text[start:end]:
+            return False
+    bare = _blank_strings(text)
+    return "#" not in bare if language == "python" else "//" not in bare and "/*" not in bare
+
+
+def _strings(text: str) -> Iterator[tuple[int, int]]:
+    position = 0
+    while position < len(text):
+        quote = text[position]
+        if quote not in "\"'`":
+            position += 1
+            continue
+        end = position + 1
+        while end < len(text) and text[end] != quote:
+            end += 2 if text[end] == "\\" else 1
+        yield position, min(end + 1, len(text))
+        position = end + 1
+
+
+def _blank_strings(text: str) -> str:
+    for start, end in _strings(text):
+        text = text[: start + 1] + "_" * (end - start - 2) + text[end - 1 :] if end - start > 1 else text
+    return text
+
+
+def _break(line: str, margin: str, style: Style) -> list[str]:
+    """Return the lines of one that may be too long; the first without its indentation."""
+    if _columns(margin + line) <= style.width and not _is_magic(line, style):
+        return [line]
+    pairs = _pairs(_blank_strings(line))
+    if not pairs:
+        return [line]
+    is_python = style.language == "python"
+    fitting = [(a, b) for a, b in reversed(pairs) if b - a > 1 and _columns(margin + line[: a + 1]) <= style.width]
+    if not fitting:
+        return [line]
+    opening, closing = fitting[0]
+    head, body, tail = line[: opening + 1], line[opening + 1 : closing].strip(), line[closing:]
+    inner = margin + style.indent
+    items = _split(body)
+    is_magic = body.endswith(",")
+    if not is_python and len(items) > 1 and items[-1].startswith("{") and items[-1].endswith("}"):
+        start = head + ", ".join(items[:-1]) + ", {"
+        if _columns(margin + start) <= style.width:
+            members = _split(items[-1][1:-1].strip())
+            ends = [*["," for _ in members[:-1]], "," if style.trailing else ""]
+            return [
+                start,
+                *(inner + member + end for member, end in zip(members, ends, strict=True)),
+                margin + "}" + tail,
+            ]
+    if is_python and not is_magic and _columns(inner + body) <= style.width:
+        return [head, inner + body, margin + tail]
+    if len(items) == 1 and not is_magic:
+        lines = _break(items[0], inner, style)
+        return [head, inner + lines[0], *lines[1:], margin + tail]
+    lines = []
+    for number, item in enumerate(items):
+        own = _break(item, inner, style)
+        is_last = number + 1 == len(items)
+        own[-1] += "," if not is_last or (style.trailing and not item.startswith(("*", "..."))) else ""
+        lines += [inner + own[0], *own[1:]]
+    return [head, *lines, margin + tail]
+
+
+def _is_magic(line: str, style: Style) -> bool:
+    """Return whether a comma before a closing bracket keeps Black from joining its lines."""
+    if style.language != "python":
+        return False
+    bare = _blank_strings(line)
+    return any(
+        bare[a + 1 : b].rstrip().endswith(",") and not (bare[a] == "(" and len(_split(line[a + 1 : b])) == 1)
+        for a, b in _pairs(bare)
+    )
+
+
+def _pairs(bare: str) -> list[tuple[int, int]]:
+    """Return the outermost pairs of brackets of a text without strings."""
+    pairs, depth, start = [], 0, 0
+    for position, sign in enumerate(bare):
+        if sign in _OPENING:
+            start = position if depth == 0 else start
+            depth += 1
+        elif sign in _CLOSING:
+            depth -= 1
+            if depth == 0:
+                pairs.append((start, position))
+    return pairs
+
+
+def _split(body: str) -> list[str]:
+    """Return what stands between the outermost commas."""
+    bare, items, depth, start = _blank_strings(body), [], 0, 0
+    for position, sign in enumerate(bare):
+        depth += (sign in _OPENING) - (sign in _CLOSING)
+        if sign == "," and depth == 0:
+            items.append(body[start:position].strip())
+            start = position + 1
+    return [item for item in [*items, body[start:].strip()] if item]
+
+
+def _columns(line: str) -> int:
+    return len(line.expandtabs(4))
+
+
+def styles_of(texts: Mapping[str, str], languages: Mapping[str, Language]) -> dict[Language, Style]:
+    """Return the styles of the languages of some files."""
+    styles = {}
+    for language in sorted(set(languages.values())):
+        style = infer_style((text for path, text in texts.items() if languages.get(path) == language), language)
+        if style is not None:
+            styles[language] = style
+    return styles

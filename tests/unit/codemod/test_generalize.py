@@ -1,0 +1,77 @@
+"""Edits shown in one place, and what becomes of a repository."""
+
+import pytest
+
+from graftline.astgrep.action import rule_of
+from graftline.codemod.migration.generalize import Demonstration, Question, generalize
+from graftline.core.errors import DataError
+from graftline.sandbox.actions import MemorySandbox
+
+_TEST = "import warnings\nfrom lib import old_name\n\n\ndef f(a):\n    old_name(a)\n    return a.text()\n"
+_CASES = {
+    "rename": ("m.py", "def f():\n    a = b.broker_link()\n", "def f():\n    a = b.link()\n", {
+        "n.py": ("with app.broker_link(1) as x:\n    pass\n", "with app.link(1) as x:\n    pass\n"),
+        "o.py": ("broker = link\n", None),
+        "vendor/p.py": ("a.broker_link()\n", None),
+    }),
+    "import-follows": ("m.py", "from typing import Iterator\n\n\ndef f() -> Iterator[str]:\n    pass\n",
+        "from typing import Iterator\n\n\ndef f() -> Generator[str, None, None]:\n    pass\n", {
+        "n.py": ("from typing import Any, Iterator\n\n\ndef g(a) -> Iterator[Any]:\n    pass\n",
+                 "from typing import Any, Generator\n\n\ndef g(a) -> Generator[Any, None, None]:\n    pass\n"),
+    }),
+    "argument": ("A.java", "class A { String f(String a) {\n\treturn a.toLowerCase();\n} }\n",
+        "class A { String f(String a) {\n\treturn a.toLowerCase(Locale.ROOT);\n} }\n", {
+        "B.java": ("class B { Object g(Object b) {\n\treturn g(b.name().toLowerCase());\n} }\n",
+                   "class B { Object g(Object b) {\n\treturn g(b.name().toLowerCase(Locale.ROOT));\n} }\n"),
+        "C.java": ("class C { Object g(Object b) {\n\treturn b.toLowerCase(Locale.US);\n} }\n", None),
+    }),
+    "wrapped-once": ("m.py", "for n in tree.traverse(nodes.Text):\n    pass\n",
+        "for n in list(tree.traverse(nodes.Text)):\n    pass\n", {
+        "n.py": ("x = self.doc.traverse(a, b)\ny = list(doc.traverse(c))\n",
+                 "x = list(self.doc.traverse(a, b))\ny = list(doc.traverse(c))\n"),
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_the_rest_of_the_repository_follows_one_edit(name):
+    path, before, after, files = _CASES[name]
+    texts = {path: after, **{other: text for other, (text, _) in files.items()}}
+
+    def answer(question: Question) -> bool:
+        target = files[question.path][1]
+        new = question.text[: question.start] + question.replacement + question.text[question.end :]
+        return (target is not None and new.split("\n")[-2:] == target.split("\n")[-2:]) or name == "import-follows"
+
+    proposal = generalize([Demonstration(path, before, after)], texts, MemorySandbox(), answer)
+    changed = {other: text for other, text in proposal.texts.items() if other != path}
+    assert changed == {other: text for other, (_, text) in files.items() if text is not None}
+    assert proposal.questions <= 5
+    assert all(rule.places and rule_of(action)["rule"] for rule in proposal.rules for action in rule.actions)
+
+
+def test_a_place_that_is_refused_stays_as_it_is():
+    texts = {"m.py": "x = new_one(1)\n", **{f"n{n}.py": f"y = z.old_one({n})\n" for n in range(6)}}
+    texts |= {f"o{n}.py": f"y = old_one({n})\n" for n in range(6)}
+    asked: list[Question] = []
+
+    def refuse_the_first(question: Question) -> bool:
+        asked.append(question)
+        return len(asked) > 1
+
+    shown = Demonstration("m.py", "x = old_one(1)\n", "x = new_one(1)\n")
+    proposal = generalize([shown], texts, MemorySandbox(), refuse_the_first)
+    assert asked[0].path not in proposal.texts
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "message"),
+    [
+        ("m.rs", "a", "b", "m.rs: its name says no language"),
+        ("m.py", "x = 1\n", "x = 1\n", "demonstrations: show no edit"),
+        ("m.py", "x = (\n", "x = ((\n", "demonstrations: show no edit"),
+    ],
+)
+def test_what_shows_nothing_is_refused(path, before, after, message):
+    with pytest.raises(DataError, match=message):
+        generalize([Demonstration(path, before, after)], {path: after}, MemorySandbox())

@@ -1,0 +1,43 @@
+"""Changed statements are laid out as the repository's are."""
+
+import pytest
+
+from graftline.codemod.migration.layout import Style, infer_style, lay_out
+
+_BLACK = Style("python", 40, "    ", True, True)
+_PRETTIER = Style("typescript", 40, "  ", False, True)
+_JAVA = Style("java", 40, "    ", False, False)
+_CASES = {
+    "joined": (_BLACK, "super(Foo, self).__init__(\n    alpha, beta, gamma\n)\n",
+               "super().__init__(\n    alpha, beta, gamma\n)\n", "super().__init__(alpha, beta, gamma)\n"),
+    "broken": (_BLACK, "function(alpha, beta.name)\n", "function(alpha, beta.a_longer_name_of_it, a)\n",
+               "function(\n    alpha, beta.a_longer_name_of_it, a\n)\n"),
+    "one-a-line": (_BLACK, "function(\n    alpha, beta=beta.name, gamma=gamma\n)\n",
+                   "function(\n    alpha, beta=beta.long.name, gamma=gamma\n)\n",
+                   "function(\n    alpha,\n    beta=beta.long.name,\n    gamma=gamma,\n)\n"),
+    "magic-comma": (_BLACK, "f(\n    alpha,\n)\n", "f(\n    a,\n)\n", "f(\n    a,\n)\n"),
+    "comment": (_BLACK, "f(\n    alpha_beta_gamma_delta_epsilon_zeta,  # why\n)\n", "f(\n    a,  # why\n)\n",
+                "f(\n    a,  # why\n)\n"),
+    "another-style": (_BLACK, "f(alpha_beta_gamma_delta_epsilon_zeta,\n  b)\n", "f(a,\n  b)\n", "f(a,\n  b)\n"),
+    "last-object": (_PRETTIER, "s.overwrite(start, end, 'text')\n", "s.overwrite(start, end, 'text', { only: true })\n",
+                    "s.overwrite(start, end, 'text', {\n  only: true\n})\n"),
+    "java": (_JAVA, "class A { void f() {\n    this.getBean().register(\n        alpha, beta);\n} }\n",
+             "class A { void f() {\n    getBean().register(\n        alpha, beta);\n} }\n",
+             "class A { void f() {\n    getBean().register(alpha, beta);\n} }\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_changed_statement_is_laid_out(name):
+    style, before, after, expected = _CASES[name]
+    assert lay_out(before, after, style) == expected
+    assert lay_out(expected, expected, style) == expected
+
+
+def test_a_repository_shows_its_style():
+    calls = [f"function_of_number_{n}(\n    {'argument, ' * 7}number_{n}\n)\n" for n in range(6)]
+    style = infer_style(["".join(calls)], "python")
+    assert style is not None
+    assert (style.indent, style.breaks, style.trailing) == ("    ", True, True)
+    hanging = [f"function({'argument, ' * 5}\n         number_{n})\n" for n in range(6)]
+    assert infer_style(["".join(hanging)], "python") is None
