@@ -133,7 +133,8 @@ def generate_options(change: Change, site: Site) -> Iterator[Option]:
             yield option
     for candidate in generate_candidates(change, site):
         key = candidate.action.model_dump_json()
-        if key not in emitted:
+        is_any_import = "import" in candidate.region.first.kind and not candidate.words - _KEYWORDS
+        if key not in emitted and not is_any_import:
             emitted.add(key)
             yield Option((candidate.action,), "example", "any", candidate.words)
 

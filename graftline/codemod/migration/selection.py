@@ -29,6 +29,8 @@ exactly what is meant."""
 _PRECISION = 0.9
 _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
+_MAX_SAMPLED, _LEAST_SAMPLED = 2, 4
+"""Questions that are left for trying what was chosen, and places of a folder that are worth one."""
 _CERTAIN = 0.25
 """Bits: an answer that is expected to say less is not asked for."""
 
@@ -68,7 +70,7 @@ def select(
     scores = np.array([sum(WEIGHTS.get(name, 0.0) * value for name, value in row.items()) for row in rows])
     beliefs = np.exp(scores - scores.max())
     beliefs = np.append(beliefs / beliefs.sum() * (1 - _NOTHING), _NOTHING)  # the last: none of them
-    refused: set[Place] = set()
+    answers: dict[Place, bool] = {}
     count = 0
     groups = _places_by_choices(choices)
     while answer is not None and count < max_questions:
@@ -84,17 +86,54 @@ def select(
         yes = np.where(inside, _YES_INSIDE, _YES_OUTSIDE)
         beliefs = beliefs * (yes if is_right else 1 - yes)
         beliefs /= beliefs.sum()
-        if not is_right:
-            refused.add(place)
+        answers[place] = is_right
     gains = _expected_gains(choices, beliefs)
     best = int(np.argmax(gains))
+    is_sure = bool(gains[best] > 0)
+    if answer is not None and is_sure:
+        count += _sample(choices[best].places, answers, answer, min(_MAX_SAMPLED, max_questions - count))
+    refused = _refuse(choices[best].places, answers)
     return Selection(
-        choices[best],
-        round(float(beliefs[best]), 3),
-        count,
-        frozenset(refused & choices[best].places),
-        bool(gains[best] > 0),
+        choices[best], round(float(beliefs[best]), 3), count, refused, is_sure and refused != choices[best].places
     )
+
+
+def _sample(
+    places: frozenset[Place], answers: dict[Place, bool], answer: Callable[[Place], bool | None], limit: int
+) -> int:
+    """Ask for a place of each folder that none was asked of, the largest first, and once more where one is wrong."""
+    count = 0
+    for own in sorted(_by_folder(places).values(), key=len, reverse=True):
+        if len(own) < _LEAST_SAMPLED:
+            continue
+        results = [answers[place] for place in own if place in answers]
+        for place in own:
+            if count == limit or (results and (results[-1] or len(results) > 1)):
+                break
+            if place not in answers and (is_right := answer(place)) is not None:
+                answers[place] = is_right
+                results.append(is_right)
+                count += 1
+    return count
+
+
+def _refuse(places: frozenset[Place], answers: Mapping[Place, bool]) -> frozenset[Place]:
+    """Return the places that stay: those answered with no, and folders of which no place was answered with yes."""
+    refused: set[Place] = set()
+    for own in _by_folder(places).values():
+        results = [answers[place] for place in own if place in answers]
+        refused |= {place for place in own if answers.get(place) is False}
+        if results and not any(results) and (len(results) > 1 or len(own) < _LEAST_SAMPLED):
+            refused |= set(own)
+    return frozenset(refused)
+
+
+def _by_folder(places: frozenset[Place]) -> dict[str, list[Place]]:
+    """Return places by the first folder of their paths, in an order that depends on their texts alone."""
+    folders: dict[str, list[Place]] = {}
+    for place in sorted(places, key=lambda place: sha256_text(repr(place))):
+        folders.setdefault(place.path.partition("/")[0], []).append(place)
+    return folders
 
 
 def weigh(choice: Choice, choices: Sequence[Choice], change: Change, site: Site, instruction: str) -> Features:
