@@ -9,7 +9,7 @@ import builtins
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graftline.astgrep.binding import Language, Node, Tree, outline
@@ -171,7 +171,8 @@ def _names_of(tree: Tree, node: Node, text: str, language: Language) -> Iterator
 
 
 def _words(text: str, statements: Sequence[Statement]) -> set[str]:
-    pieces, position = [], 0
+    pieces: list[str] = []
+    position = 0
     for statement in statements:
         pieces.append(text[position : statement.start])
         position = statement.end
@@ -303,17 +304,17 @@ def _bound(item: str) -> str:
     return (alias or name).removeprefix("type ").strip()
 
 
-def _order(items: Sequence[str]):  # type: ignore[no-untyped-def]
-    def plain(item: str) -> str:
-        return item
+def _order(items: Sequence[str]) -> tuple[bool, Callable[[str], tuple[int, str]]]:
+    """Return whether items are sorted, and by what: their texts, these in lower case, or constants and classes first."""
 
-    def isort(item: str) -> tuple[int, str]:
+    def by_case(item: str) -> tuple[int, str]:
         return (0 if item.isupper() and len(item) > 1 else 1 if item[:1].isupper() else 2, item)
 
-    for key in (plain, str.lower, isort):
-        if list(items) == sorted(items, key=key):  # type: ignore[arg-type]
+    keys: list[Callable[[str], tuple[int, str]]] = [lambda item: (0, item), lambda item: (0, item.lower()), by_case]
+    for key in keys:
+        if list(items) == sorted(items, key=key):
             return True, key
-    return False, plain
+    return False, by_case
 
 
 def _statement(name: str, source: Source, language: Language) -> str:
@@ -416,7 +417,8 @@ def _assemble(
     language: Language,
     pending: Mapping[str, Source],
 ) -> str:
-    pieces, position = [], 0
+    pieces: list[str] = []
+    position = 0
     for statement, new in zip(statements, texts, strict=True):
         start, end = statement.start, statement.end
         if new is None:

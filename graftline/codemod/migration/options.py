@@ -116,7 +116,7 @@ class Option:
     def renamed(self) -> tuple[str, str] | None:
         """The one name that they put in the place of another; None where there are several."""
         gone, come = (side - _KEYWORDS for side in (self.words - self.written, self.written - self.words))
-        return (*gone, *come) if len(gone) == len(come) == 1 else None  # type: ignore[return-value]
+        return (min(gone), min(come)) if len(gone) == len(come) == 1 else None
 
 
 def generate_options(change: Change, site: Site) -> Iterator[Option]:
