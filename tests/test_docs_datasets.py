@@ -1,5 +1,10 @@
 """What the pages say of datasets, against the catalog, the readers and the constants of the code."""
 
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import get_args
 
@@ -9,9 +14,10 @@ from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.datasets import decontaminate, deduplicate, fingerprints
 from graftline.datasets.catalog import Catalog, Decontamination, Splitting
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
+from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.datasets.splits import LARGE_SHARE, REASONS
 from graftline.pipeline.instruction_trials import _MOST_FAILURES
-from graftline.pipeline.settings import TrajectorySettings
+from graftline.pipeline.settings import DATASETS_VARIABLE, TrajectorySettings
 from graftline.pipeline.summary import STAGES
 from graftline.rollouts.task import OpenTask
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
@@ -59,6 +65,27 @@ def test_the_example_of_trials_fits() -> None:
     settings = validate(parse_yaml(fence.body, fence.page), TrajectorySettings, fence.page).instructions
     assert settings.round_trip is not None
     assert (_MOST_FAILURES, "fails eight questions one after the other" in WORDS) == (8, True)
+
+
+def test_your_own_data_is_added_fetched_built_and_shown_as_the_page_types_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(CHECKOUT / "configs", tmp_path / "configs")
+    for name in (DATASETS_VARIABLE, MIRROR_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    fences_here = [fence for fence in fences() if fence.body in section("docs/datasets.md", "## Your own data")]
+    [script] = [fence.body for fence in fences_here if fence.language == "sh"]
+    done = subprocess.run(["bash", "-e"], input=script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    entry = next(fence.body for fence in fences_here if fence.language == "yaml")
+    text = (tmp_path / "configs/datasets.yaml").read_text("utf-8")
+    assert textwrap.indent(entry, "  ") in text
+    assert "-    show(item)\n+    logger.info(item)\n" in done.stdout
+    assert "edits.jsonl:3   empty_post   new is empty" in done.stdout
+    # what stood there, comments too, stands there still
+    before = (CHECKOUT / "configs/datasets.yaml").read_text("utf-8")
+    assert text.replace(f"\n{textwrap.indent(entry, '  ')}", "", 1) == before
 
 
 def test_the_reasons_of_the_division_are_the_documented_ones() -> None:

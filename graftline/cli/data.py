@@ -61,6 +61,39 @@ def list_(paths: "Paths") -> Output:
 
 
 @click.command()
+@click.argument("name")
+@click.argument("source", metavar="FOLDER|FILE|URL|HUB_NAME")
+@click.option("--license", "license_", metavar="SPDX", help="Of rows that do not say theirs, as MIT.")
+@click.option(
+    "--file", "files", multiple=True, metavar="PATTERN", help="A file of it, or all that fit; any number of times."
+)
+@click.option(
+    "--field", "fields", multiple=True, metavar="PART=COLUMN", help="Which column is before, after or another part."
+)
+@click.option("--language", help="Of rows that do not say theirs, and whose path does not.")
+@click.option("--reader", default="edits", help="How its rows are read; `edits` takes a text before and after.")
+@click.option("--version", "revision", help="Of it, as a commit or a date; of the hub, the revision that is fetched.")
+@output_option
+@pass_paths
+def add(
+    paths: "Paths", name: str, source: str, license_: str | None, files: tuple[str, ...], fields: tuple[str, ...],
+    language: str | None, reader: str, revision: str | None,
+) -> Output:  # fmt: skip
+    """Add a dataset to configs/datasets.yaml: your own JSON lines or Parquet, or those of the hub."""
+    from graftline.core.config import to_yaml
+    from graftline.datasets.catalog_entry import add_entry, describe_dataset, warnings_about
+
+    for field in fields:
+        if not all(field.partition("=")):
+            raise click.UsageError(f"--field {field!r}: expected PART=COLUMN, as before=old_code")
+    columns = dict(field.split("=", 1) for field in fields)
+    entry = describe_dataset(source, paths.root, reader, license_, files, columns, language, revision)
+    dataset = add_entry(paths, name, entry)
+    text = f"{to_yaml({name: entry})}is in configs/datasets.yaml; go on with: graftline data fetch {name}"
+    return Output({"name": name, **entry}, text=text, notes=warnings_about(paths, name, dataset))
+
+
+@click.command()
 @names_argument
 @manifest_options
 @output_option
@@ -229,7 +262,7 @@ def bucket(paths: "Paths", manifest: ManifestChoice) -> Output:
     return Output(result, text=f"{result['sent']} sent ({result['sent_bytes']} bytes), {result['kept']} were there")
 
 
-COMMANDS = (list_, fetch, build, show, stats, verify, export, push)
+COMMANDS = (add, list_, fetch, build, show, stats, verify, export, push)
 
 
 def _load_catalog(paths: "Paths") -> "Catalog":

@@ -57,6 +57,10 @@ class PackageRelease(Config):
     new_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
 
 
+RowField = Literal["before", "after", "instruction", "language", "path", "group", "commit", "license"]
+"""What a row of the reader `edits` may hold."""
+
+
 class Dataset(Config):
     """Where a dataset lives and on what terms."""
 
@@ -73,6 +77,10 @@ class Dataset(Config):
     files: tuple[DatasetFile, ...] = ()
     columns: tuple[str, ...] = ()
     """What every row must have; a table without one of them is refused."""
+    fields: dict[RowField, str] = Field(default_factory=dict)
+    """Of the reader `edits`: the column that each part of a row is in."""
+    language: Language | None = None
+    """Of the reader `edits`: that of rows that do not say theirs, neither in a column nor by the ending of a path."""
     terms: str | None = None
     """Page on which the terms are accepted; the source then wants `HF_TOKEN`."""
     follow: bool = False
@@ -86,6 +94,10 @@ class Dataset(Config):
     def _has_files(self) -> Self:
         if (self.reader == "package_releases") == (not self.packages):
             raise ValueError("`packages` belong to the reader package_releases, and to it alone")
+        if self.reader != "edits" and (self.fields or self.language):
+            raise ValueError("`fields` and `language` belong to the reader edits alone")
+        if self.reader == "edits" and not {"before", "after"} <= self.fields.keys():
+            raise ValueError("expected in `fields` which columns are `before` and `after`")
         if not self.files and not self.packages:
             raise ValueError("expected at least one entry in `files`")
         return self

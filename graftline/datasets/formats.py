@@ -161,6 +161,21 @@ def table_rows(folder: Path, columns: Sequence[str]) -> Iterator[RawRow]:
             raise DataError(f"{path}: {error}; fetch it again, or mend `columns` of the dataset") from None
 
 
+def lines_or_tables(
+    folder: Path, dataset: Dataset, max_line_bytes: int, columns: Sequence[str] | None = None
+) -> Iterator[RawRow]:
+    """Yield the rows of the Parquet files below `folder`, and then the lines of those of JSON lines.
+
+    Raises:
+        DataError: there is neither, or a table is damaged or lacks one of `columns`, by default those of the dataset.
+    """
+    names = [path.name for path in files_in(folder, ".parquet", ".jsonl", ".jsonl.gz")]
+    if any(name.endswith(".parquet") for name in names):
+        yield from table_rows(folder, dataset.columns if columns is None else columns)
+    if not all(name.endswith(".parquet") for name in names):
+        yield from json_lines(folder, dataset, max_line_bytes)
+
+
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yield the rows of a CSV file with the line each ends in.
 

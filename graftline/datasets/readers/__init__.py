@@ -10,6 +10,7 @@ ReaderName = Literal[
     "agentpack",
     "commitpackft",
     "editpackft",
+    "edits",
     "evaluation",
     "marv",
     "oce_dataft",

@@ -40,6 +40,7 @@ def normalized(lineage: Lineage, name: str) -> Built:
         "evaluation_files": {lineage.paths.relative(path): sha256_file(path) for path in _evaluation_files(lineage)},
         "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
         **dataset.model_dump(mode="json", include={"licenses", "columns"}),
+        **(dataset.model_dump(mode="json", include={"fields", "language"}) if dataset.reader == "edits" else {}),
     }
     records = _evaluation_records(lineage)
     if not records and not config["evaluation_files"]:

@@ -56,7 +56,7 @@ def with_package(name: str) -> dict[str, Any]:
         *(({**CATALOG, "splitting": {"dev": share}}, "splitting.dev: input should be") for share in (0, 1, -0.1)),
         (
             with_dataset(reader="commits"),
-            "datasets.demo.reader: input should be 'agentpack', 'commitpackft', 'editpackft', 'evaluation', 'marv',"
+            "datasets.demo.reader: input should be 'agentpack', 'commitpackft', 'editpackft', 'edits', 'evaluation', 'marv',"
             " 'oce_dataft', 'package_releases', 'release_pairs' or 'smellycode' (got 'commits')",
         ),
         (with_dataset(files=[]), "datasets.demo: value error, expected at least one entry in `files`"),
