@@ -7,7 +7,8 @@ checksums and fsync included, raw files in place.
 * `fetch`: a local file into the raw folder, checked and counted;
 * `minhash`: signatures a second, in one process;
 * `curve`: seconds and peak memory from ten thousand to a million rows, and the exponents of their growth;
-* `rerun`: what is made anew when one of two datasets has one more row.
+* `rerun`: what is made anew when one of two datasets has one more row;
+* `orders`: what moves between splits while seven datasets are added one by one, in random orders (`benchmarks.dataset_orders`).
 
 Peers, in the same run, one after the other: the work of the stages with Hugging Face `datasets` and with `datatrove`,
 two processes each, and MinHash with `datasketch` (`benchmarks/peers`, an environment of their own: `make peers`).
@@ -33,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.commands import CHECKOUT, said, watched
+from benchmarks.dataset_orders import orders
 from benchmarks.dataset_stages import artifacts, prepare
 from benchmarks.machine import machine
 from benchmarks.synthetic_rows import row, write_rows
@@ -44,7 +46,7 @@ from graftline.pipeline.manifests import load_manifest
 PEERS = Path(__file__).resolve().parent / "peers"
 PEERS_PYTHON = CHECKOUT / ".venv-peers" / "bin" / "python"
 STAGES = (sys.executable, "-m", "benchmarks.dataset_stages")
-PARTS = ("stages", "fetch", "minhash", "curve", "rerun")
+PARTS = ("stages", "fetch", "minhash", "curve", "rerun", "orders")
 _BATCH_TEXTS = 128  # as many as the stage takes at once
 
 
@@ -58,10 +60,13 @@ class Sizes:
     texts: int
     curve: tuple[int, ...]
     rerun: int
+    orders: int
+    rows_of_orders: int
+    """Of each file, at most."""
 
 
-FULL = Sizes(200_000, 3, 4000, (10_000, 30_000, 100_000, 300_000, 700_000, 1_000_000), 1000)
-QUICK = Sizes(5000, 1, 300, (2000, 5000, 10_000), 200)
+FULL = Sizes(200_000, 3, 4000, (10_000, 30_000, 100_000, 300_000, 700_000, 1_000_000), 1000, 200, 1_000_000)
+QUICK = Sizes(5000, 1, 300, (2000, 5000, 10_000), 200, 3, 25)
 
 
 def main() -> None:
@@ -92,6 +97,7 @@ def measure(folder: Path, sizes: Sizes, parts: Sequence[str]) -> tuple[dict[str,
         "minhash": minhash,
         "curve": curve,
         "rerun": rerun,
+        "orders": lambda of_part, sizes: (orders(of_part, sizes.orders, sizes.rows_of_orders), {}),
     }
     figures, peers = dict[str, Any](), dict[str, Any]()
     for part in parts:

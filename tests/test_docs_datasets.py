@@ -124,8 +124,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         f"one of {fingerprints.PERMUTATIONS // rows} bands of {rows} numbers",
         f"shingles of {decontaminate.WIDTH} bytes",
         f"less than {decontaminate.LEAST_SHINGLES} characters",
-        f"{splitting.train} of the range is train, {splitting.dev} dev, {splitting.test} test",
+        f"{splitting.train} train, {splitting.dev} dev and {splitting.test} test as shipped",
     ]
     assert [sentence for sentence in said if sentence not in WORDS] == []
-    assert (LARGE_SHARE, "more than a fiftieth" in WORDS) == (1 / 50, True)
+    assert (LARGE_SHARE, "more than a thousandth" in WORDS) == (1 / 1000, True)
     assert (Decontamination().shared, "shares half (`decontamination.shared`)" in WORDS) == (1 / 2, True)

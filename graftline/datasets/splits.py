@@ -1,9 +1,10 @@
 """Which split each edit is in, so that nothing leaks, and the files of the splits.
 
 What hangs together goes together: edits of one group (repository or package, forks included), of one commit, with equal
-or similar texts before. A new cluster goes to a split by the hash of its least group. One that holds more than a fiftieth of its
-language goes to the split that is emptiest for its share, else a language with a handful of packages could have a split
-without any.
+or similar texts before. Splits have their configured shares of every language, as far as its clusters allow: a new cluster that is
+small goes to a split by the hash of its least group, within the shares that what was assigned before leaves. Those that hold more
+than a thousandth of a language are dealt after it, the largest first, each where the shares of its languages are then nearest to
+the configured ones; where a language has as few clusters left as empty splits, to one of these.
 
 What was assigned once stays: a cluster that holds an edit, a text, a repository or a commit of an earlier assignment goes where
 that one is, whatever is added, and even if it was away in between. New edits that would join two splits fall out
@@ -14,7 +15,7 @@ compared. A split takes its edits from the normalized files by these rows: lines
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
@@ -47,13 +48,24 @@ from graftline.datasets.fingerprints import Hashes, key
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
-LARGE_SHARE = 0.02
+LARGE_SHARE = 0.001
+"""A cluster that holds more of a language is dealt. The hashes of a thousand that do not err by one percent for `dev` and `test`."""
 _COPIED = tuple(name for name in EDITS if name not in ("language", "split", "cluster"))
 """Columns of a split that are as they were normalized."""
 _READERS = 2
 ASSIGNED = "assigned.parquet"
 _ASSIGNED_COLUMNS: Mapping[str, Column] = {"key": "key", "split": "whole"}
 """Hashes of edits, texts, repositories and commits, and the index of their split."""
+MOVES = "moves.parquet"
+MOVES_COLUMNS: Mapping[str, Column] = {
+    "dataset": "word",
+    "language": "word",
+    "earlier": "word?",
+    "split": "word?",
+    "reason": "word?",
+    "rows": "whole",
+}
+"""How many edits were in which split before (none of those that are new), and are in which one now, or why in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,8 @@ class Assignments:
     """Name of the cluster."""
     splits: npt.NDArray[np.int8]
     """Index into `SPLITS`; -1 for an edit that is not kept."""
+    earlier: npt.NDArray[np.int8]
+    """In which split each was assigned before; -1 for an edit that is new."""
 
     assigned: "Assigned"
     """What is assigned from now on."""
@@ -129,7 +143,8 @@ def assign_splits(edits: EditTable, splitting: Splitting, assigned: Assigned = N
     is_known = earlier.any(axis=1)
     splits_known = np.where(is_known, earlier.argmax(axis=1), -1)[numbers].astype(np.int8)
     splits = _splits_of(edits, clusters, numbers, splits_known, reasons == 0, splitting)
-    return Assignments(reasons, originals, clusters, splits, _remember(edits, numbers, splits, assigned))
+    earlier_split = assigned.find(edits.ids)
+    return Assignments(reasons, originals, clusters, splits, earlier_split, _remember(edits, numbers, splits, assigned))
 
 
 def _number_clusters(edits: EditTable, near: Pairs, is_included: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
@@ -160,13 +175,13 @@ def _find_earlier(edits: EditTable, numbers: npt.NDArray[np.int32], assigned: As
 def _remember(
     edits: EditTable, numbers: npt.NDArray[np.int32], splits: npt.NDArray[np.int8], assigned: Assigned
 ) -> Assigned:
-    """Return what was assigned before, with all that the clusters of kept edits hold."""
+    """Return what was assigned before, with the kept edits, and the texts and links of all that their clusters hold."""
     of_cluster = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int8)
     is_kept = splits >= 0
     of_cluster[numbers[is_kept]] = splits[is_kept]
     of_edit = of_cluster[numbers] if len(edits) else splits
     keys = np.concatenate([edits.ids, edits.pre, edits.links])
-    new = np.concatenate([of_edit, of_edit, of_edit[edits.link_owners]])
+    new = np.concatenate([splits, of_edit, of_edit[edits.link_owners]])
     is_assigned = new >= 0
     return Assigned.of(
         np.concatenate([assigned.keys, keys[is_assigned]]), np.concatenate([assigned.splits, new[is_assigned]])
@@ -192,19 +207,62 @@ def _splits_of(
     np.add.at(sizes, (cluster_of_edit, languages), 1)
     # a number from 0 to 1 for every cluster, by its name and the seed alone
     places = np.array([key(b"%d" % splitting.seed, b"%d" % name) / 2**64 for name in names_of_clusters.tolist()])
-    chosen = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(SPLITS) - 1)
-    is_new = chosen_before < 0
-    chosen[~is_new] = chosen_before[~is_new]
-    is_large = is_new & (sizes > LARGE_SHARE * sizes.sum(axis=0)).any(axis=1)
-    filled = np.zeros((len(SPLITS), sizes.shape[1]))
-    np.add.at(filled, chosen[~is_large], sizes[~is_large])
-    # the largest first, for what remains then fits better
-    for cluster in sorted(np.flatnonzero(is_large), key=lambda cluster: (-sizes[cluster].max(), places[cluster])):
-        main = int(np.argmax(sizes[cluster]))
-        chosen[cluster] = int(np.argmin(filled[:, main] / shares))
-        filled[chosen[cluster]] += sizes[cluster]
-    splits[is_kept] = chosen[cluster_of_edit]
+    splits[is_kept] = _choose_splits(sizes, chosen_before, places, shares)[cluster_of_edit]
     return splits
+
+
+def _choose_splits(
+    sizes: Indices,
+    chosen_before: npt.NDArray[np.int8],
+    places: npt.NDArray[np.float64],
+    shares: npt.NDArray[np.float64],
+) -> Indices:
+    """Return the split of each cluster, of which `sizes` are the edits in each language."""
+    totals = np.maximum(sizes.sum(axis=0), 1)
+    is_new, is_large = chosen_before < 0, (sizes > LARGE_SHARE * totals).any(axis=1)
+    chosen = chosen_before.astype(np.int64)
+
+    def fill(which: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+        # as whole numbers, whose sum is the same in any order
+        filled = np.zeros((len(SPLITS), sizes.shape[1]), np.int64)
+        np.add.at(filled, chosen[which], sizes[which])
+        parts: npt.NDArray[np.float64] = filled / totals
+        return parts
+
+    # small ones go by their places alone, as long as nothing was assigned that others have to make up for
+    lacking = np.maximum(shares[:, None] - fill(~is_new), 0)
+    edges = np.cumsum(lacking / np.maximum(lacking.sum(axis=0), np.finfo(float).tiny), axis=0)
+    main = (sizes / totals).argmax(axis=1)
+    is_small = is_new & ~is_large
+    chosen[is_small] = (places >= edges[:-1, main]).sum(axis=0)[is_small]
+    # the largest first, for what remains then fits better; those of about one size in the order of the seed
+    powers = np.frexp((sizes / totals).max(axis=1))[1]
+    order = sorted(np.flatnonzero(is_new & is_large).tolist(), key=lambda cluster: (-powers[cluster], places[cluster]))
+    chosen[order] = _deal(sizes[order] / totals, fill(is_small | ~is_new), shares)
+    return chosen
+
+
+def _deal(
+    parts_C: npt.NDArray[np.float64], filled: npt.NDArray[np.float64], shares: npt.NDArray[np.float64]
+) -> list[int]:
+    """Return the split of each new cluster in turn.
+
+    `parts_C` says what part of each language a cluster holds, `filled` what part each split has of each already. A cluster goes
+    where it adds least to the chi-square distance of the splits of its languages from `shares`.
+    """
+    chosen = list[int]()
+    remaining = (parts_C > 0).sum(axis=0)
+    for parts in parts_C:
+        is_empty, is_held = filled == 0, parts > 0
+        growth = (parts * (parts - 2 * (shares[:, None] - filled))).sum(axis=1) / shares
+        # no split stays empty that the last clusters of a language could fill
+        needs_empty = is_held & (remaining <= is_empty.sum(axis=0))
+        missed = (needs_empty & ~is_empty).sum(axis=1)
+        split = int(np.lexsort((growth, missed))[0])
+        chosen.append(split)
+        filled[split] += parts
+        remaining -= is_held
+    return chosen
 
 
 def write_assignments(
@@ -216,7 +274,8 @@ def write_assignments(
 ) -> dict[str, int]:
     """Assign the edits of the normalized datasets, given in the order of precedence, and return what became of them.
 
-    What is `assigned` stays where it is; what is from now on is written beside the assignments, for `read_assigned`.
+    What is `assigned` stays where it is; what is from now on is written beside the assignments, for `read_assigned`, and how
+    many edits are new, stayed or fell out, by dataset, language and split.
     """
     edits = load_edits(datasets, languages)
     assignments = assign_splits(edits, splitting, assigned)
@@ -229,7 +288,14 @@ def write_assignments(
             for shard in edits.shards:
                 if shard.language == language:
                     writer.extend(arrow_table(_assignment_columns(assignments, ids, shard), DIVISION))
-    return assignments.counts()
+    moves = _count_moves(assignments, edits.shards)
+    with ParquetWriter(folder / MOVES, MOVES_COLUMNS) as writer:
+        writer.append(moves)
+    totals = Counter[str]()
+    for move in moves:
+        if move["split"] or move["earlier"]:
+            totals["new" if not move["earlier"] else "stayed" if move["split"] else "lost"] += move["rows"]
+    return {**assignments.counts(), **{name: totals[name] for name in ("new", "stayed", "lost")}}
 
 
 def read_assigned(folder: Path) -> Assigned:
@@ -251,6 +317,35 @@ def read_assigned(folder: Path) -> Assigned:
     except (ValueError, KeyError) as error:  # of pyarrow
         raise ParquetError(f"{path}: cannot be read ({error})") from None
     return Assigned.of(np.array(keys, np.uint64), np.array(splits, np.int8))
+
+
+def language_files(names: Iterable[str]) -> list[str]:
+    """Return which of the files of a division hold the assignments of a language."""
+    return sorted(set(names) - {ASSIGNED, MOVES})
+
+
+def _count_moves(assignments: Assignments, shards: Sequence[Shard]) -> list[dict[str, Any]]:
+    """Return the rows of `MOVES`."""
+    counts = Counter[tuple[str, str, int]]()
+    # as one number each: the three have fewer than 8 values
+    moves = (assignments.earlier.astype(np.int64) + 1) * 64 + (assignments.splits + 1) * 8 + assignments.reasons
+    for shard in shards:
+        for move, rows in zip(
+            *np.unique(moves[shard.first : shard.first + shard.edits], return_counts=True), strict=True
+        ):
+            counts[shard.dataset, shard.language, int(move)] += int(rows)
+    names = (None, *SPLITS)
+    return [
+        {
+            "dataset": dataset,
+            "language": language,
+            "earlier": names[move // 64],
+            "split": names[move // 8 % 8],
+            "reason": REASONS[move % 8] or None,
+            "rows": rows,
+        }
+        for (dataset, language, move), rows in sorted(counts.items())
+    ]
 
 
 def _assignment_columns(assignments: Assignments, ids: list[str], shard: Shard) -> dict[str, list[str | None]]:

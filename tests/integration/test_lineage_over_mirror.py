@@ -21,7 +21,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, NormalizedRecord, load_record
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.edit import Edit
-from graftline.datasets.splits import ASSIGNED
+from graftline.datasets.splits import language_files
 from graftline.pipeline import checks
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
@@ -69,7 +69,7 @@ class World:
             yield from ((split, edit) for edit in read_lines(folder / "edits.jsonl", Edit))
 
     def division(self) -> list[dict[str, Any]]:
-        files = sorted(load_record(self.paths.division).files.keys() - {ASSIGNED})
+        files = language_files(load_record(self.paths.division).files)
         return [row for file in files for row in read_parquet(self.paths.division / file)]
 
 

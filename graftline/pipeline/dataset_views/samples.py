@@ -16,7 +16,7 @@ from graftline.core.record import RECORD_NAME, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import REASONS, shard_tables
 from graftline.datasets.edit import RejectReason
-from graftline.datasets.splits import ASSIGNED
+from graftline.datasets.splits import language_files
 from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, sources_named
 
@@ -67,7 +67,7 @@ def sample_drops(
             files.append(_rejected_rows(paths, name, reason))
         if reason not in rejected and (paths.division / RECORD_NAME).exists():
             divided = load_verified(paths.division, "division").files
-            files += [_duplicate_rows(paths.division / file, name, reason) for file in divided if file != ASSIGNED]
+            files += [_duplicate_rows(paths.division / file, name, reason) for file in language_files(divided)]
     return _draw(files, number, seed)
 
 

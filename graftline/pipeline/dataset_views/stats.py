@@ -11,18 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from graftline.core.errors import RecordError
-from graftline.core.parquet import read_table
+from graftline.core.parquet import read_parquet, read_table
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, NormalizedRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import shard_tables
-from graftline.datasets.splits import ASSIGNED
+from graftline.datasets.splits import MOVES, SPLITS, language_files
 from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, short_version
 
 _SIDES = {"pre": "pre_tokens", "post": "post_tokens"}
 """The texts of an edit, and the column with their lengths in tokens."""
 _MEASURES = ("mean", "median", "p95", "max")
+
+_EVENTS = {"new": "new", "stayed": "stayed", "joins": "out: joins splits", "duplicate": "out: duplicate"}
+"""What may become of a row when edits are assigned, and the column that counts it."""
 
 _Part = tuple[str, str, Any]
 """Language, split, and a pyarrow table of its edits; no split before edits are divided."""
@@ -33,15 +36,16 @@ def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[dict[str
     """Return the statistics of the datasets called `names`, or of those in use that are normalized.
 
     `dropped` counts rows and parts of rows, `duplicates` edits that were left out when all datasets were divided, and
-    `licenses` edits and labels, each the most frequent first; `cells` the edits of each language and split.
+    `licenses` edits and labels, each the most frequent first; `cells` the edits of each language and split; `moves` how many
+    rows were in which split before the last assignment, and are in which one since, or why in none.
     """
     present = find_normalized(paths, catalog, names)
-    splits, divided = _read_splits(paths, catalog), _count_left_out(paths)
-    return [_stats(paths, catalog, name, splits, divided) for name in present]
+    splits, divided, moves = _read_splits(paths, catalog), _count_left_out(paths), _read_moves(paths)
+    return [{**_stats(paths, catalog, name, splits, divided), "moves": moves.get(name, [])} for name in present]
 
 
 def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Return what became of the rows, how long the edits are, the licenses, and why rows were left out."""
+    """Return what became of the rows, who moved where, how long the edits are, the licenses, and why rows were left out."""
     became, cells = [], []
     licenses, reasons = [], []
     for dataset in datasets:
@@ -58,10 +62,31 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
     columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
     return [
         ("Datasets", ["dataset", "version", *columns], became),
+        moves_table([move for dataset in datasets for move in dataset["moves"]]),
         ("Edits, and their tokens", ["dataset", "language", "split", "edits", "text", *_MEASURES], cells),
         ("Licenses of edits and labels", ["dataset", "license", "number", "share"], licenses),
         ("Left out", ["dataset", "reason", "number", "share"], reasons),
     ]
+
+
+def moves_table(moves: Iterable[Mapping[str, Any]]) -> Table:
+    """Return by language and split how many rows the last assignment put there, found there, and took out.
+
+    What was taken out is counted where it was before; a new row that stands between two splits was nowhere.
+    """
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for move in moves:
+        place = move["earlier"] or move["split"]
+        joins = move["reason"] == "joins_splits"
+        if place or joins:
+            event = ("stayed" if move["earlier"] else "new") if move["split"] else "joins" if joins else "duplicate"
+            counts.setdefault((move["language"], place or ""), Counter())[event] += move["rows"]
+    order = sorted(counts, key=lambda key: (key[0], SPLITS.index(key[1]) if key[1] else len(SPLITS)))
+    rows = [
+        (language, split or "none", *(f"{counts[language, split][event]:,}" for event in _EVENTS))
+        for language, split in order
+    ]
+    return "Since the last assignment", ["language", "split", *_EVENTS.values()], rows
 
 
 def _shares(name: str, counts: Mapping[str, int]) -> list[tuple[str, str, str, str]]:
@@ -139,10 +164,19 @@ def _count_left_out(paths: Paths) -> dict[str, Counter[str]]:
     if not (paths.division / RECORD_NAME).exists():
         return {}
     counts_of: dict[str, Counter[str]] = {}
-    for file in sorted(load_verified(paths.division, "division").files.keys() - {ASSIGNED}):
+    for file in language_files(load_verified(paths.division, "division").files):
         table = read_table(paths.division / file, ["dataset", "reason"])
         for group in table.group_by(["dataset", "reason"]).aggregate([([], "count_all")]).to_pylist():
             counts = counts_of.setdefault(group["dataset"], Counter())
             if group["reason"]:
                 counts[group["reason"]] += group["count_all"]
     return counts_of
+
+
+def _read_moves(paths: Paths) -> dict[str, list[dict[str, Any]]]:
+    """Return by dataset what the last assignment did; nothing where version 0.1.0 made it."""
+    moves: dict[str, list[dict[str, Any]]] = {}
+    if (paths.division / RECORD_NAME).exists() and (paths.division / MOVES).exists():
+        for row in read_parquet(paths.division / MOVES):
+            moves.setdefault(row.pop("dataset"), []).append(row)
+    return moves

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from benchmarks import commands, datasets
+from benchmarks.commands import CHECKOUT
+from benchmarks.dataset_orders import orders
 from benchmarks.synthetic_rows import lines, row
 from graftline.datasets.language import is_clean
 from graftline.datasets.readers.commitpackft import CommitRow
+from tests.small_mirror import shared_data
 
-TINY = datasets.Sizes(rows=300, repetitions=1, texts=20, curve=(100, 200), rerun=60)
+TINY = datasets.Sizes(rows=300, repetitions=1, texts=20, curve=(100, 200), rerun=60, orders=2, rows_of_orders=25)
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +141,15 @@ def test_a_changed_source_leaves_what_does_not_depend_on_it(tmp_path: Path) -> N
     ]
     # 2 raw, 2 normalized, 1 division, 3 splits of each of 5 languages
     assert figures["first_run"]["made"] == 20
+
+
+def test_nothing_moves_in_any_order_of_the_datasets(tmp_path: Path) -> None:
+    shared_data(CHECKOUT)
+    figures = orders(tmp_path, TINY.orders, TINY.rows_of_orders)
+    assert {name: figures[name] for name in ("orders", "datasets", "held_out_then_trained", "moved")} == {
+        "orders": 2, "datasets": 7, "held_out_then_trained": 0, "moved": 0,
+    }  # fmt: skip
+    assert figures["kept"] > 100
 
 
 def test_a_failing_run_says_what_it_printed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from graftline.pipeline.dataset_views.stats import moves_table
 from tests.unit.cli.shop import Shop, row
 
 
@@ -42,6 +43,7 @@ def test_stats_count_what_is_normalized_before_anything_is_divided(shop: Shop) -
                     cell("python", "", 2, 4.0, 2, 6, 6),
                     cell("all", "all", 3, 5.7, 6, 9, 9),
                 ],
+                "moves": [],
             }
         ]
     }
@@ -57,6 +59,10 @@ def test_stats_count_splits_once_there_are_any(built_shop: Shop) -> None:
     assert (twins["edits"], twins["duplicates"], [entry["edits"] for entry in twins["cells"]]) == (
         *(2, {"duplicate_code": 1}, [1]),
     )
+    assert [{**move, "split": None, "language": ""} for move in twins["moves"]] == [
+        {"language": "", "earlier": None, "split": None, "reason": reason, "rows": 1}
+        for reason in ("duplicate_code", None)
+    ]
 
 
 def test_stats_are_tables_for_people(built_shop: Shop) -> None:
@@ -69,6 +75,27 @@ def test_stats_are_tables_for_people(built_shop: Shop) -> None:
         assert ["pairs", "all", "all", "3", text, "5.7", "6", "9", "9"] in words
     assert ["pairs", "Apache-2.0", "1", "33.3%"] in words
     assert ["twins", "duplicate_code", "1", "100.0%"] in words
+
+
+def test_moves_are_counted_by_language_and_split() -> None:
+    move = {"language": "java", "earlier": None, "split": "test", "reason": None, "rows": 3}
+    moves = [
+        move, {**move, "rows": 4}, {**move, "earlier": "test"}, {**move, "language": "tsx", "split": "dev"},
+        {**move, "earlier": "train", "split": None, "reason": "joins_splits"},
+        {**move, "earlier": "test", "split": None, "reason": "near_duplicate", "rows": 1000},
+        {**move, "split": None, "reason": "joins_splits", "rows": 2},
+        {**move, "split": None, "reason": "duplicate_id"},
+    ]  # fmt: skip
+    assert moves_table(moves) == (
+        "Since the last assignment",
+        ["language", "split", "new", "stayed", "out: joins splits", "out: duplicate"],
+        [
+            ("java", "train", "0", "0", "3", "0"),
+            ("java", "test", "7", "3", "0", "1,000"),
+            ("java", "none", "0", "0", "2", "0"),
+            ("tsx", "dev", "3", "0", "0", "0"),
+        ],
+    )
 
 
 def test_stats_of_a_damaged_file_are_one_message(built_shop: Shop) -> None:

@@ -9,11 +9,10 @@ import pytest
 
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.deduplicate import load_edits
-from graftline.datasets.splits import LARGE_SHARE, assign_splits
+from graftline.datasets.splits import assign_splits
 from tests.unit.datasets.shards import Divided, Row, change, written
 
 FILES = {"python": "py", "java": "java", "javascript": "js"}
-MORE = {"message": "And more", "old_file": "more.py", "new_file": "more.py", "new_contents": "more()\n"}
 
 
 def edits(prefix: str, sizes: list[int], language: str = "python") -> dict[str, Row]:
@@ -52,16 +51,31 @@ def test_large_clusters_fill_every_split_of_every_language(tmp_path: Path, group
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_large_clusters_exceed_no_share_by_more_than_the_largest(tmp_path: Path, seed: int) -> None:
-    # 45 clusters of 1 to 9 edits are 225. The split that is emptiest for its share has at most its share of what was
-    # dealt out so far, unless small clusters alone, which go by their hash, gave it more; and then gets 9 at most.
-    counts = [1 + number % 9 for number in range(45)]
-    result = Divided(tmp_path, {"one": edits("a", counts)}, seed=seed)
-    is_small = {f"a{group}": size <= LARGE_SHARE * 225 for group, size in enumerate(counts)}
-    small = Counter(split for name, split in result.splits.items() if is_small[name.partition("_")[0]])
-    assert (sum(sizes(result).values()), 0 < sum(small.values()) < 225) == (225, True)
-    for split, share in (("train", 180), ("dev", 22.5), ("test", 22.5)):
-        assert (split, sizes(result)[split] <= max(share, small[split]) + 9) == (split, True)
+def test_the_shares_hold_in_every_language(tmp_path: Path, seed: int) -> None:
+    # clusters of 1 to 9 edits, 225 of Python and 141 of Java; small ones make up for what the others leave
+    rows = {
+        **edits("a", [1 + number % 9 for number in range(45)]),
+        **edits("b", [1 + number % 9 for number in range(30)], "java"),
+    }
+    result = Divided(tmp_path, {"one": rows}, seed=seed)
+    for prefix, total in (("a", 225), ("b", 141)):
+        of_language = Counter(split for name, split in result.splits.items() if name.startswith(prefix))
+        for split, share in (("train", 0.8), ("dev", 0.1), ("test", 0.1)):
+            assert abs(of_language[split] - share * total) <= 2, (prefix, of_language)
+
+
+def test_a_cluster_that_is_most_of_a_small_language_is_trained_on(tmp_path: Path) -> None:
+    # 90 of 100 edits of Java, in the repository that holds 2 of 142 edits of Python
+    both = {
+        name: {**row, "repos": "owner/both"} for name, row in {**edits("c", [90], "java"), **edits("d", [2])}.items()
+    }
+    result = Divided(tmp_path, {"one": {**edits("a", [2] * 5, "java"), **edits("b", [2] * 70), **both}})
+    java, python = (
+        Counter(split for name, split in result.splits.items() if name[0] in prefixes) for prefixes in ("ac", "bd")
+    )
+    # of the five clusters of 2 that Java has beside it, dev and test get theirs
+    assert (java["train"] in (90, 92), java["dev"] in (4, 6), java["test"] in (4, 6)) == (True,) * 3, java
+    assert python == {"train": 114, "dev": 14, "test": 14}
 
 
 def test_a_cluster_of_two_languages_is_dealt_out_once(tmp_path: Path) -> None:
@@ -75,34 +89,11 @@ def test_a_cluster_of_two_languages_is_dealt_out_once(tmp_path: Path) -> None:
     assert len({split for name, split in result.splits.items() if name[0] in "cd"}) == 1
 
 
-def test_a_new_dataset_leaves_the_small_clusters_of_the_others_where_they_were(tmp_path: Path) -> None:
-    old = {"one": edits("a", [1] * 150), "two": edits("b", [2] * 75)}
-    new = edits("c", [1] * 200)
-    before = Divided(tmp_path / "before", old).splits
-    orders = ({**old, "new": new}, {"new": new, **old}, {"one": old["one"], "new": new, "two": old["two"]})
-    for place, datasets in enumerate(orders):
-        after = Divided(tmp_path / str(place), datasets).splits
-        assert {name: split for name, split in after.items() if name in before} == before
-        assert len(after) == len(before) + 200
-
-
 def test_another_language_leaves_a_language_where_it_was(tmp_path: Path) -> None:
     python, java = edits("a", [1] * 30 + [4] * 20), edits("b", [9, 5, 2] * 5, "java")
     alone = Divided(tmp_path / "alone", {"one": python}).splits
     both = Divided(tmp_path / "both", {"one": {**python, **java}}).splits
     assert {name: both[name] for name in alone} == alone
-
-
-def test_a_cluster_keeps_its_split_when_commits_of_its_repositories_are_added(tmp_path: Path) -> None:
-    small = edits("a", [1] * 200)
-    more = {
-        f"{name}_more": {**row, **MORE, "commit": f"new commit of {name}"} for name, row in list(small.items())[:50]
-    }
-    before = Divided(tmp_path / "before", {"one": small})
-    after = Divided(tmp_path / "after", {"one": {**small, **more}})
-    assert (after.reasons, len(after.splits)) == ({}, 250)
-    assert {name: after.splits[name] for name in before.splits} == before.splits
-    assert {name: after.clusters[name] for name in before.clusters} == before.clusters
 
 
 def test_another_seed_gives_another_division_of_the_same_clusters(tmp_path: Path) -> None:

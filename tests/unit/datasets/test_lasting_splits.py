@@ -1,6 +1,7 @@
 """What was held out once stays held out: datasets that come and go in any order, and edits that would join two splits."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -85,6 +86,31 @@ def test_a_cluster_stays_in_its_split_whatever_the_seed_and_the_shares_are_now()
     assert all(after[f"b:{number}"] == before[f"a:{number}"] for number in range(100))
 
 
+def test_small_clusters_are_where_they_are_by_their_names_alone() -> None:
+    # none holds more than a thousandth, and nothing was assigned before
+    rows = [(f"a:{number}", f"r{number}", f"t{number}") for number in range(1000)]
+    more = [(f"b:{number}", f"s{number}", f"u{number}") for number in range(1000)]
+    same = [(f"c:{number}", f"r{number}", f"v{number}") for number in range(50)]
+    before, after = (
+        splits_of(table, assign_splits(table_of(table), Splitting())) for table in (rows, [*more, *rows, *same])
+    )
+    assert {id: after[id] for id in before} == before
+    assert [after[f"c:{number}"] for number in range(50)] == [before[f"a:{number}"] for number in range(50)]
+
+
+@pytest.mark.parametrize("count", [90, 900], ids=["large clusters", "small clusters"])
+def test_new_clusters_make_up_for_what_was_assigned(count: int) -> None:
+    old = count // 9
+    rows = [(f"a:{number}", f"r{number}", f"t{number}") for number in range(old)]
+    all_held_out = Assigned.of(np.array([key(id.encode()) for id, _, _ in rows], np.uint64), np.full(old, 2, np.int8))
+    more = [(f"b:{number}", f"s{number}", f"u{number}") for number in range(count)]
+    splits = splits_of([*rows, *more], assign_splits(table_of([*rows, *more]), Splitting(), all_held_out))
+    sizes = Counter(splits.values())
+    # test is full; of the 900 draws for dev, which has a ninth of them, the number errs by 9.4
+    assert (sizes["test"], {splits[id] for id, _, _ in rows}) == (old, {"test"})
+    assert abs(sizes["dev"] - old) <= (0 if count == 90 else 38)
+
+
 def test_new_edits_between_two_splits_fall_out_and_the_old_ones_stay() -> None:
     rows = [(f"a:{number}", f"r{number}", f"t{number}") for number in range(60)]
     first = assign_splits(table_of(rows), Splitting())
@@ -99,6 +125,7 @@ def test_new_edits_between_two_splits_fall_out_and_the_old_ones_stay() -> None:
     assert "b:2" in after
     assert reasons_of([*rows, *between, *alone], later) == {"b:0": "joins_splits", "b:1": "joins_splits"}
     assert later.counts()["dropped.joins_splits"] == 2
+    assert [SPLITS[split] if split >= 0 else "" for split in later.earlier] == [*splits.values(), "", "", ""]
 
 
 def test_edits_of_two_splits_that_turn_out_to_be_of_one_text_all_fall_out() -> None:

@@ -9,7 +9,7 @@ from graftline.astgrep.binding import LANGUAGES
 from graftline.core.parquet import GROUP_ROWS, read_parquet, write_parquet
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.edit import DIVISION, EDITS, NORMALIZED, Edit
-from graftline.datasets.splits import SPLITS, write_assignments, write_split
+from graftline.datasets.splits import MOVES, SPLITS, read_assigned, write_assignments, write_split
 from tests.unit.datasets.shards import Row, change, written
 
 Folders = dict[str, Path]
@@ -54,7 +54,7 @@ def lines_of(folders: Folders, language: str) -> list[bytes]:
 
 
 def test_the_division_has_a_row_for_every_normalized_edit_in_their_order(datasets: Folders, division: Path) -> None:
-    names = ["assigned.parquet", *(f"{language}.parquet" for language in LANGUAGES)]
+    names = ["assigned.parquet", "moves.parquet", *(f"{language}.parquet" for language in LANGUAGES)]
     assert sorted(path.name for path in division.iterdir()) == sorted(names)
     for language in LANGUAGES:
         table = read_parquet(division / f"{language}.parquet")
@@ -77,6 +77,20 @@ def test_a_row_of_the_division_has_a_split_or_a_reason_and_what_is_kept(division
 def test_what_became_of_the_edits_is_counted(datasets: Folders, tmp_path: Path) -> None:
     counts = write_assignments(datasets, LANGUAGES, Splitting(), tmp_path)
     assert (counts["rows_in"], counts["rows"], counts["dropped.duplicate_row"]) == (107, 80, 27)
+
+
+def test_the_division_says_which_edits_are_new_stayed_and_fell_out(
+    datasets: Folders, division: Path, tmp_path: Path
+) -> None:
+    # what the first dataset repeats of the second now takes the place of it
+    turned = dict(reversed(datasets.items()))
+    counts = write_assignments(turned, LANGUAGES, Splitting(), tmp_path, read_assigned(division))
+    before, after = read_parquet(division / MOVES), read_parquet(tmp_path / MOVES)
+    assert {move["earlier"] for move in before} == {None}
+    assert sum(move["rows"] for move in before if move["split"]) == counts["rows"] == 80
+    # 6 edits of the second dataset repeat one of the first, which is now the one that falls out
+    assert [{name: counts[name] for name in ("new", "stayed", "lost")}] == [{"new": 6, "stayed": 74, "lost": 6}]
+    assert all(move["earlier"] in (move["split"], None) or move["reason"] == "duplicate_row" for move in after)
 
 
 def test_the_lines_of_a_split_are_those_of_the_normalized_edits_byte_for_byte(
@@ -140,7 +154,7 @@ def test_edits_of_several_row_groups_are_all_there(tmp_path: Path) -> None:
     count, datasets = GROUP_ROWS + 7, {"one": tmp_path / "one"}
     written(datasets["one"], (change(f"e{number}", repos="owner/one") for number in range(count)))
     counts = write_assignments(datasets, ("python",), Splitting(), tmp_path)
-    assert counts == {"rows_in": count, "rows": count, "clusters": 1}
+    assert counts == {"rows_in": count, "rows": count, "clusters": 1, "new": count, "stayed": 0, "lost": 0}
     assert write_split(tmp_path, datasets, "python", "train", tmp_path) == {"rows": count, "rows.one": count}
     table = read_parquet(tmp_path / "edits.parquet", ["instruction"])
     assert [row["instruction"] for row in table] == [f"Change e{number}" for number in range(count)]
