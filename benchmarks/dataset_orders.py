@@ -22,7 +22,7 @@ from graftline.core.paths import Paths
 from graftline.datasets.deduplicate import EditTable, load_edits
 from graftline.datasets.fingerprints import Hashes
 from graftline.datasets.sources.base import MIRROR_VARIABLE
-from graftline.datasets.splits import NOTHING_ASSIGNED, SPLITS, Assignments, assign_splits
+from graftline.datasets.splits import NOTHING_ASSIGNED, SPLITS, assign_splits
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.table import make
@@ -35,8 +35,8 @@ TRAIN = SPLITS.index("train")
 def orders(folder: Path, number: int, rows: int) -> dict[str, Any]:
     """Return what moved over `number` random orders, with at most `rows` rows of each file of the mirror.
 
-    `kept` is the mean of how many edits are in a split in the end; what fell out is counted at every step. `percent` has the least,
-    the median and the greatest share that a split has of a language in the end.
+    `rows`, those in a split in the end, and `dropped.joins_splits` are means. `percent` has the least, the median and the greatest
+    share that a split has of a language in the end.
     """
     if not (SHARED / "mirror").is_dir():
         return {"left_out": "needs the rows of a mirror beside the checkout, ../shared/data/mirror"}
@@ -46,28 +46,27 @@ def orders(folder: Path, number: int, rows: int) -> dict[str, Any]:
     def load(names: tuple[str, ...]) -> EditTable:
         return load_edits({name: normalized[name] for name in names}, languages)
 
-    counts = dict.fromkeys(("edits", "kept", "held_out_then_trained", "moved", "lost", "joins_splits"), 0)
-    deviations = []
+    leaked, moved = 0, 0
+    ends: list[dict[str, int]] = []
+    shares = []
     for seed in range(number):
         assigned, held_out = NOTHING_ASSIGNED, np.zeros(0, np.uint64)
         order = random.Random(seed).sample(list(normalized), len(normalized))
         for step in range(1, len(order) + 1):
             edits = load(tuple(name for name in normalized if name in order[:step]))
+            earlier = assigned.find(edits.ids)
             assignments = assign_splits(edits, splitting, assigned)
-            trained = _keys_of(edits, assignments.splits == TRAIN)
-            counts["held_out_then_trained"] += len(np.intersect1d(trained, held_out))
-            held_out = np.union1d(held_out, _keys_of(edits, assignments.splits > TRAIN))
-            is_old = assignments.earlier >= 0
-            counts["lost"] += int((is_old & (assignments.splits < 0)).sum())
-            counts["moved"] += int(
-                (is_old & (assignments.splits >= 0) & (assignments.splits != assignments.earlier)).sum()
-            )
-            counts["joins_splits"] += assignments.counts().get("dropped.joins_splits", 0)
-            assigned = assignments.assigned
-        counts["edits"], counts["kept"] = len(edits), counts["kept"] + int((assignments.splits >= 0).sum())
-        deviations.append(_shares_of(edits, assignments, len(languages)))
-    counts["kept"] //= max(number, 1)
-    return {"orders": number, "datasets": len(normalized), **counts, "percent": _percentiles(deviations, languages)}
+            splits, assigned = assignments.splits, assignments.assigned
+            leaked += len(np.intersect1d(_keys_of(edits, splits == TRAIN), held_out))
+            held_out = np.union1d(held_out, _keys_of(edits, splits > TRAIN))
+            moved += int(((earlier >= 0) & (splits >= 0) & (splits != earlier)).sum())
+        ends.append(assignments.counts())
+        shares.append(_shares_of(edits, splits, len(languages)))
+    means = {name: round(sum(end.get(name, 0) for end in ends) / number) for name in ("rows", "dropped.joins_splits")}
+    return {
+        **{"orders": number, "datasets": len(normalized), "rows_in": len(edits), **means},
+        **{"held_out_then_trained": leaked, "moved": moved, "percent": _percentiles(shares, languages)},
+    }
 
 
 def _normalize_all(folder: Path, rows: int) -> tuple[dict[str, Path], Any, Sequence[Any]]:
@@ -100,11 +99,11 @@ def _keys_of(edits: EditTable, is_chosen: npt.NDArray[np.bool_]) -> Hashes:
     return np.concatenate([edits.ids[is_chosen], edits.pre[is_chosen], edits.links[is_chosen[edits.link_owners]]])
 
 
-def _shares_of(edits: EditTable, assignments: Assignments, languages: int) -> npt.NDArray[np.float64]:
+def _shares_of(edits: EditTable, splits: npt.NDArray[np.int8], languages: int) -> npt.NDArray[np.float64]:
     """Return the share of each split in each language, in percent."""
     sizes = np.zeros((len(SPLITS), languages))
-    is_kept = assignments.splits >= 0
-    np.add.at(sizes, (assignments.splits[is_kept], edits.languages[is_kept]), 1)
+    is_kept = splits >= 0
+    np.add.at(sizes, (splits[is_kept], edits.languages[is_kept]), 1)
     return 100 * sizes / np.maximum(sizes.sum(axis=0), 1)
 
 

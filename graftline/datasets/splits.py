@@ -80,8 +80,6 @@ class Assignments:
     """Name of the cluster."""
     splits: npt.NDArray[np.int8]
     """Index into `SPLITS`; -1 for an edit that is not kept."""
-    earlier: npt.NDArray[np.int8]
-    """In which split each was assigned before; -1 for an edit that is new."""
 
     assigned: "Assigned"
     """What is assigned from now on."""
@@ -143,8 +141,7 @@ def assign_splits(edits: EditTable, splitting: Splitting, assigned: Assigned = N
     is_known = earlier.any(axis=1)
     splits_known = np.where(is_known, earlier.argmax(axis=1), -1)[numbers].astype(np.int8)
     splits = _splits_of(edits, clusters, numbers, splits_known, reasons == 0, splitting)
-    earlier_split = assigned.find(edits.ids)
-    return Assignments(reasons, originals, clusters, splits, earlier_split, _remember(edits, numbers, splits, assigned))
+    return Assignments(reasons, originals, clusters, splits, _remember(edits, numbers, splits, assigned))
 
 
 def _number_clusters(edits: EditTable, near: Pairs, is_included: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
@@ -175,13 +172,13 @@ def _find_earlier(edits: EditTable, numbers: npt.NDArray[np.int32], assigned: As
 def _remember(
     edits: EditTable, numbers: npt.NDArray[np.int32], splits: npt.NDArray[np.int8], assigned: Assigned
 ) -> Assigned:
-    """Return what was assigned before, with the kept edits, and the texts and links of all that their clusters hold."""
+    """Return what was assigned before, with all that the clusters of kept edits hold."""
     of_cluster = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int8)
     is_kept = splits >= 0
     of_cluster[numbers[is_kept]] = splits[is_kept]
     of_edit = of_cluster[numbers] if len(edits) else splits
     keys = np.concatenate([edits.ids, edits.pre, edits.links])
-    new = np.concatenate([splits, of_edit, of_edit[edits.link_owners]])
+    new = np.concatenate([of_edit, of_edit, of_edit[edits.link_owners]])
     is_assigned = new >= 0
     return Assigned.of(
         np.concatenate([assigned.keys, keys[is_assigned]]), np.concatenate([assigned.splits, new[is_assigned]])
@@ -271,11 +268,12 @@ def write_assignments(
     splitting: Splitting,
     folder: Path,
     assigned: Assigned = NOTHING_ASSIGNED,
+    earlier: Assigned = NOTHING_ASSIGNED,
 ) -> dict[str, int]:
     """Assign the edits of the normalized datasets, given in the order of precedence, and return what became of them.
 
     What is `assigned` stays where it is; what is from now on is written beside the assignments, for `read_assigned`, and how
-    many edits are new, stayed or fell out, by dataset, language and split.
+    many edits are new, stayed or fell out since they were in the splits of `earlier`, by dataset, language and split.
     """
     edits = load_edits(datasets, languages)
     assignments = assign_splits(edits, splitting, assigned)
@@ -288,7 +286,7 @@ def write_assignments(
             for shard in edits.shards:
                 if shard.language == language:
                     writer.extend(arrow_table(_assignment_columns(assignments, ids, shard), DIVISION))
-    moves = _count_moves(assignments, edits.shards)
+    moves = _count_moves(assignments, edits, earlier)
     with ParquetWriter(folder / MOVES, MOVES_COLUMNS) as writer:
         writer.append(moves)
     totals = Counter[str]()
@@ -303,12 +301,20 @@ def read_assigned(folder: Path) -> Assigned:
 
     Those of version 0.1.0 say it of edits alone. ParquetError where a file is no such file, or lacks a column.
     """
+    if not (path := folder / ASSIGNED).exists():
+        return read_splits(folder)
     try:
-        if (path := folder / ASSIGNED).exists():
-            table = read_table(path, [*_ASSIGNED_COLUMNS]).combine_chunks()
-            return Assigned(table["key"].to_numpy(), table["split"].to_numpy().astype(np.int8))
-        keys, splits = list[int](), list[int]()
-        for path in sorted(folder.glob("*.parquet")):
+        table = read_table(path, [*_ASSIGNED_COLUMNS]).combine_chunks()
+        return Assigned(table["key"].to_numpy(), table["split"].to_numpy().astype(np.int8))
+    except (ValueError, KeyError) as error:  # of pyarrow
+        raise ParquetError(f"{path}: cannot be read ({error})") from None
+
+
+def read_splits(folder: Path) -> Assigned:
+    """Return in which splits the edits of the assignments in `folder` are. ParquetError as `read_assigned`."""
+    keys, splits = list[int](), list[int]()
+    try:
+        for path in [folder / name for name in language_files(path.name for path in folder.glob("*.parquet"))]:
             table = read_table(path, ["id", "split"])
             for id, split in zip(table["id"].to_pylist(), table["split"].to_pylist(), strict=True):
                 if split is not None:
@@ -324,15 +330,15 @@ def language_files(names: Iterable[str]) -> list[str]:
     return sorted(set(names) - {ASSIGNED, MOVES})
 
 
-def _count_moves(assignments: Assignments, shards: Sequence[Shard]) -> list[dict[str, Any]]:
+def _count_moves(assignments: Assignments, edits: EditTable, earlier: Assigned) -> list[dict[str, Any]]:
     """Return the rows of `MOVES`."""
     counts = Counter[tuple[str, str, int]]()
     # as one number each: the three have fewer than 8 values
-    moves = (assignments.earlier.astype(np.int64) + 1) * 64 + (assignments.splits + 1) * 8 + assignments.reasons
-    for shard in shards:
-        for move, rows in zip(
-            *np.unique(moves[shard.first : shard.first + shard.edits], return_counts=True), strict=True
-        ):
+    splits = assignments.splits.astype(np.int64) + 1
+    moves = (earlier.find(edits.ids).astype(np.int64) + 1) * 64 + splits * 8 + assignments.reasons
+    for shard in edits.shards:
+        of_shard = np.unique(moves[shard.first : shard.first + shard.edits], return_counts=True)
+        for move, rows in zip(*of_shard, strict=True):
             counts[shard.dataset, shard.language, int(move)] += int(rows)
     names = (None, *SPLITS)
     return [

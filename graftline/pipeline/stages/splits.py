@@ -9,7 +9,15 @@ from graftline.core.build import Built, Contents
 from graftline.core.errors import RecordError
 from graftline.core.parquet import ParquetError
 from graftline.core.record import checksum_files, load_record
-from graftline.datasets.splits import ASSIGNED, Assigned, Split, read_assigned, write_assignments, write_split
+from graftline.datasets.splits import (
+    ASSIGNED,
+    Assigned,
+    Split,
+    read_assigned,
+    read_splits,
+    write_assignments,
+    write_split,
+)
 from graftline.pipeline.lineage import Lineage, request_of
 
 logger = logging.getLogger(__name__)
@@ -51,19 +59,19 @@ def division(lineage: Lineage) -> Built:
     folders = {name: lineage.paths.normalized(name) for name in inputs}
 
     def make(folder: Path) -> Contents:
-        assigned = _recall_assigned(lineage.paths.division)
+        assigned, earlier = _recall_assigned(lineage.paths.division)
         if lineage.find_record(lineage.paths.division) and not lineage.paths.division.exists():
             logger.warning(
                 "the store of artifacts lost a file of the division, so all edits are assigned to splits anew"
             )
         catalog = lineage.catalog
-        return Contents(write_assignments(folders, catalog.languages, catalog.splitting, folder, assigned))
+        return Contents(write_assignments(folders, catalog.languages, catalog.splitting, folder, assigned, earlier))
 
     return lineage.build(lineage.paths.division, request, make)
 
 
-def _recall_assigned(folder: Path) -> Assigned:
-    """Return what was assigned before, if it is as it was written.
+def _recall_assigned(folder: Path) -> tuple[Assigned, Assigned]:
+    """Return what was ever assigned, if it is as it was written, and the splits of the last assignment.
 
     Raises:
         RecordError: it is not; all edits would be dealt anew, and what was held out could be trained on.
@@ -81,6 +89,6 @@ def _recall_assigned(folder: Path) -> Assigned:
         if altered:
             raise RecordError(f"{folder / altered[0]}: is {'missing' if lacking else 'altered'}; {remedy}")
     try:
-        return read_assigned(folder)
+        return read_assigned(folder), read_splits(folder)
     except ParquetError as error:
         raise RecordError(f"{error}; {remedy}") from None

@@ -9,7 +9,7 @@ from graftline.astgrep.binding import LANGUAGES
 from graftline.core.parquet import GROUP_ROWS, read_parquet, write_parquet
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.edit import DIVISION, EDITS, NORMALIZED, Edit
-from graftline.datasets.splits import MOVES, SPLITS, read_assigned, write_assignments, write_split
+from graftline.datasets.splits import MOVES, SPLITS, read_assigned, read_splits, write_assignments, write_split
 from tests.unit.datasets.shards import Row, change, written
 
 Folders = dict[str, Path]
@@ -84,7 +84,7 @@ def test_the_division_says_which_edits_are_new_stayed_and_fell_out(
 ) -> None:
     # what the first dataset repeats of the second now takes the place of it
     turned = dict(reversed(datasets.items()))
-    counts = write_assignments(turned, LANGUAGES, Splitting(), tmp_path, read_assigned(division))
+    counts = write_assignments(turned, LANGUAGES, Splitting(), tmp_path, read_assigned(division), read_splits(division))
     before, after = read_parquet(division / MOVES), read_parquet(tmp_path / MOVES)
     assert {move["earlier"] for move in before} == {None}
     assert sum(move["rows"] for move in before if move["split"]) == counts["rows"] == 80
