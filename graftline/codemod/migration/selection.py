@@ -29,8 +29,11 @@ exactly what is meant."""
 _PRECISION = 0.9
 _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
-_MAX_SAMPLED, _LEAST_SAMPLED = 2, 4
+_MAX_SAMPLED, _LEAST_SAMPLED = 4, 3
 """Questions that are left for trying what was chosen, and places of a folder that are worth one."""
+_LEAST_ANSWERS, _LEAST_SHARE = 3, 0.5
+"""From so many answers on, what is chosen is left undone if a smaller share of them is yes."""
+_TESTS = frozenset(("test", "tests", "__tests__", "testing"))
 _CERTAIN = 0.25
 """Bits: an answer that is expected to say less is not asked for."""
 
@@ -93,6 +96,9 @@ def select(
     if answer is not None and is_sure:
         count += _sample(choices[best].places, answers, answer, min(_MAX_SAMPLED, max_questions - count))
     refused = _refuse(choices[best].places, answers)
+    results = [is_right for place, is_right in answers.items() if place in choices[best].places - refused]
+    results += [False for place in refused if place in answers]
+    is_sure = is_sure and (len(results) < _LEAST_ANSWERS or sum(results) >= _LEAST_SHARE * len(results))
     return Selection(
         choices[best], round(float(beliefs[best]), 3), count, refused, is_sure and refused != choices[best].places
     )
@@ -123,16 +129,17 @@ def _refuse(places: frozenset[Place], answers: Mapping[Place, bool]) -> frozense
     for own in _by_folder(places).values():
         results = [answers[place] for place in own if place in answers]
         refused |= {place for place in own if answers.get(place) is False}
-        if results and not any(results) and (len(results) > 1 or len(own) < _LEAST_SAMPLED):
+        if results and not any(results) and (len(results) > 1 or 2 * len(own) <= len(places)):
             refused |= set(own)
     return frozenset(refused)
 
 
 def _by_folder(places: frozenset[Place]) -> dict[str, list[Place]]:
-    """Return places by the first folder of their paths, in an order that depends on their texts alone."""
+    """Return places by the first folder of their paths, those of tests apart, in an order of their texts alone."""
     folders: dict[str, list[Place]] = {}
     for place in sorted(places, key=lambda place: sha256_text(repr(place))):
-        folders.setdefault(place.path.partition("/")[0], []).append(place)
+        kind = "test" if _TESTS & set(place.path.split("/")[:-1]) else ""
+        folders.setdefault(f"{place.path.partition('/')[0]}/{kind}", []).append(place)
     return folders
 
 
