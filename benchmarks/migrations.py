@@ -32,6 +32,7 @@ from graftline.core.processes import Workers, default_workers
 
 DATA = CHECKOUT.parent / "shared" / "data"
 CACHE = CHECKOUT / "data" / "benchmarks" / "migrations"
+PEERS = ("learn", "sed")
 HELD_OUT = ("eslint/eslint", "PicnicSupermarket/error-prone-support")
 
 
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     halves = {"tuning": [c for c in commits if c.repository not in HELD_OUT]}
     halves["held-out"] = [c for c in commits if c.repository in HELD_OUT]
     figures: dict[str, Any] = {}
+    peers: dict[str, Any] = {}
     codes = {arm: code_of(arm) for arm in arms}  # as it is now, whatever is edited meanwhile
     for half, members in halves.items():
         if options.half not in ("both", half):
@@ -117,14 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.runs and half == "tuning":
             for row in rows:
                 print(json.dumps(row))
-        figures[half] = {
-            arm: {
-                **{str(n): summarize([r for r in rows if r["arm"] == arm and r["shown"] == n]) for n in numbers},
+        for arm in arms:
+            own = [row for row in rows if row["arm"] == arm]
+            (peers if arm in PEERS else figures).setdefault(half, {})[arm] = {
+                **{str(number): summarize([row for row in own if row["shown"] == number]) for number in numbers},
                 "more_recall_less": count_losses(rows, arm),
             }
-            for arm in arms
-        }
-    print(json.dumps({"name": "migrations", "figures": figures, "machine": machine()}))
+    print(json.dumps({"name": "migrations", "figures": figures, "peers": peers, "machine": machine()}))
 
 
 if __name__ == "__main__":
