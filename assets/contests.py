@@ -18,7 +18,7 @@ from graftline.evals.attempt import Attempt
 from graftline.evals.metrics import Metrics, summarize, summarize_by
 from graftline.evals.report import by_group, causes, comparisons, markdown_page, overview
 from graftline.pipeline.stages.evaluation import read_summary
-from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, read_attempts
+from graftline.pipeline.stages.model_evaluation import BROWSER, LEFT_OUT, REPORT, read_attempts
 
 _SHARE = "pass@1"
 
@@ -64,8 +64,8 @@ def plots_of(attempts: Sequence[Attempt]) -> dict[str, bytes]:
 def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots: Mapping[str, bytes]) -> Path:
     """Write the page with its plots below `reports/evaluations`, where it is looked for, and return where it is."""
     folder = paths.reports / "evaluations" / built.folder.name
-    description = str(read_summary(built.folder)["description"])
-    page = markdown_page(built.record.name, description, attempts, {kind: f"{kind}.png" for kind in plots})
+    summary, names = read_summary(built.folder), {kind: f"{kind}.png" for kind in plots}
+    page = markdown_page(built.record.name, str(summary["description"]), attempts, summary.get(LEFT_OUT), names)
     for kind, image in plots.items():
         write_atomically(folder / f"{kind}.png", image)
     write_atomically(folder / BROWSER, (built.folder / BROWSER).read_bytes())

@@ -37,6 +37,7 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalog,
     "closed_loop.yaml": ClosedLoopFile,
+    "evaluations/canitedit.yaml": EvaluationFile,
     "evaluations/closed_loop_larger_real_edits.yaml": EvaluationFile,
     "evaluations/closed_loop_larger_trained_families.yaml": EvaluationFile,
     "evaluations/closed_loop_larger_twenty_tasks.yaml": EvaluationFile,

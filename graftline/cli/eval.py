@@ -65,10 +65,11 @@ def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestCho
     from graftline.core.record import write_atomically
     from graftline.evals.cases import Case
     from graftline.evals.report import browser_page, markdown_page
-    from graftline.pipeline.stages.model_evaluation import BROWSER, CASES, REPORT, load_model_evaluation
+    from graftline.pipeline.stages.evaluation import read_summary
+    from graftline.pipeline.stages.model_evaluation import BROWSER, CASES, LEFT_OUT, REPORT, load_model_evaluation
 
     file, (folder, attempts) = load_model_evaluation(paths, name), _read_stored(paths, name, manifest)
-    page = markdown_page(name, file.description, attempts)
+    page = markdown_page(name, file.description, attempts, read_summary(folder).get(LEFT_OUT))
     if output is None:
         click.echo(page)
         return

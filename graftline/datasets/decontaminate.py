@@ -103,12 +103,17 @@ def texts_in(path: Path) -> Iterator[tuple[str, str]]:
     Raises:
         DataError: a row cannot be read: an evaluation with holes protects nothing.
     """
-    for number, row in _rows(path):
+    for number, row in evaluation_rows(path):
         for text in _texts(row):
             yield f"{path.name}:{number}", text
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+def evaluation_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of one file with their numbers, from 1.
+
+    Raises:
+        DataError: a row cannot be read.
+    """
     if path.suffix == ".parquet":
         try:
             yield from enumerate(parquet_rows(path), 1)

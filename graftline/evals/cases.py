@@ -12,7 +12,7 @@ unpacked, and so is that of a line.
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,14 +22,18 @@ from graftline.astgrep.binding import Language
 from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Task, invalid_reasons_by_tests
 from graftline.rollouts.task_selection import template_of
+from graftline.rollouts.task_tests import TaskTests
+from graftline.sandbox.base import Sandbox
 
 MOST_BYTES = 64 << 20
 """Of a file, unpacked."""
 MOST_LINE_BYTES = 1 << 20
 MOST_TEXT = 100_000
 """Characters of a text."""
+_BATCH = 16
+"""Cases whose tests run in one call."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -64,6 +68,23 @@ def case_of(task: Task) -> Case:
     return Case(task=task, edit_class=template_of(task) if is_synthetic else task.dataset)
 
 
+def leave_out_invalid(
+    cases: Sequence[Case], sandbox: Sandbox, advance: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[list[Case], dict[str, str]]:
+    """Return the cases that are valid by their tests, and why the others are not, by id; cases without tests are.
+
+    Raises:
+        SandboxError: the sandbox has no jail, or it failed.
+    """
+    reasons: dict[str, str] = {}
+    for start in range(0, len(cases), _BATCH):
+        batch = cases[start : start + _BATCH]
+        batch_reasons = invalid_reasons_by_tests([case.task for case in batch], sandbox)
+        reasons |= {case.id: reason for case, reason in zip(batch, batch_reasons, strict=True) if reason}
+        advance(start + len(batch), len(cases))
+    return [case for case in cases if case.id not in reasons], reasons
+
+
 def digest_of(cases: Sequence[Case]) -> str:
     """Return a digest that differs between any two lists of cases."""
     return digest([case.model_dump(mode="json") for case in cases])
@@ -81,6 +102,7 @@ class _Pair(_Text):
     language: Language
     instruction: str = Field(default="", max_length=10_000)
     unseen: _Text | None = None
+    tests: TaskTests | None = None
     edit_class: str = Field(default="", max_length=100, alias="class")
 
 
@@ -126,6 +148,7 @@ def _read_case(path: Path, number: int, line: bytes) -> Case:
         license="",
         group="",
         origin=f"{path.name}:{number}",
+        tests=pair.tests,
     )
     held_out = pair.unseen and HeldOutExample(pre=pair.unseen.pre, post=pair.unseen.post)
     return Case(task=task, edit_class=pair.edit_class or name, unseen=held_out)

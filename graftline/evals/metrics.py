@@ -56,6 +56,8 @@ class Metrics:
     tokens: int | None
     latency_median_s: float | None
     latency_p95_s: float | None
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """Of attempts that count, how many came how near to the target."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """Of attempts that count, how many ended by what."""
 
@@ -166,6 +168,7 @@ def _summarize(name: str, group_name: str, attempts: Sequence[Attempt], ks: Sequ
         tokens=_total(tokens),
         latency_median_s=_quantile(latencies, _MEDIAN),
         latency_p95_s=_quantile(latencies, _P95),
+        levels=dict(Counter(str(level) for level in sorted(attempt.level for attempt in counting))),
         causes=dict(sorted(Counter(attempt.cause for attempt in counting).items())),
     )
 

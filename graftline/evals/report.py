@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import combinations
@@ -16,6 +17,7 @@ from string import Template
 from typing import Any
 
 from graftline.astgrep.action import ACTION
+from graftline.codemod.equality import Level
 from graftline.core.markdown import plain_table
 from graftline.core.text_diff import escape_controls, unified_diff
 from graftline.evals.attempt import Attempt
@@ -32,16 +34,26 @@ from graftline.evals.metrics import (
 
 _MOST_GROUPS = 60
 _MOST_COMPARED = 8
+_MOST_REASONS = 20
 _MOST_CHARACTERS = 20_000
 """Of a text on the page of HTML."""
 _OUTCOMES = ("solved", "over-applied", "not solved", "not readable", "nothing known")
 
 
 def markdown_page(
-    name: str, description: str, attempts: Sequence[Attempt], plots: Mapping[str, str] | None = None
+    name: str,
+    description: str,
+    attempts: Sequence[Attempt],
+    left_out: Mapping[str, str] | None = None,
+    plots: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the report as Markdown; `plots` are file names by what they show (`pass` and `classes`)."""
+    """Return the report as Markdown.
+
+    `left_out` are the reasons why tasks are not attempted, by their ids, `plots` file names by what they show (`pass` and
+    `classes`).
+    """
     overall = summarize(attempts)
+    by_class = summarize_by(attempts, lambda attempt: attempt.edit_class)
     parts = [
         f"# Evaluation {name}\n",
         f"{description}\n" if description else "",
@@ -56,9 +68,15 @@ def markdown_page(
         by_group(summarize_by(attempts, lambda attempt: attempt.language)),
         "## By class of edit\n",
         _plot(plots, "classes", "pass@1 by class of edit"),
-        by_group(summarize_by(attempts, lambda attempt: attempt.edit_class)),
+        by_group(by_class),
+        "## How near attempts come\n",
+        levels(by_class),
+        "Attempts by the level of their text: it is the target to the byte (`exact`), but for white space (`ws`) or as a syntax"
+        " tree (`ast`), it is other code that passes the tests of the task (`tests`), it is nearer than the text before was"
+        " (`partial`), or not (`none`). pass@1 counts the first four.\n",
         "## Where attempts end\n",
         causes(overall),
+        _describe_left_out(left_out or {}),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -134,6 +152,29 @@ def verdict(comparison: Comparison) -> str:
     if comparison.measure == "over_application":
         low, high = -high, -low
     return "better" if low > 0 else "worse" if high < 0 else "no difference shown"
+
+
+def levels(metrics: Sequence[Metrics]) -> str:
+    """Return a table of how many attempts of each solver in each group reached which level."""
+    return plain_table(
+        [
+            {"of": row.of, "contestant": row.contestant, **{str(level): row.levels.get(level, 0) for level in Level}}
+            for row in metrics[:_MOST_GROUPS]
+        ]
+    )
+
+
+def count_reasons(left_out: Mapping[str, str]) -> dict[str, int]:
+    """Return how many tasks are left out by which reason, without what each reason says of its task."""
+    return dict(sorted(Counter(reason.partition(":")[0] for reason in left_out.values()).items()))
+
+
+def _describe_left_out(left_out: Mapping[str, str]) -> str:
+    if not left_out:
+        return ""
+    rows = Counter(left_out.values()).most_common(_MOST_REASONS)
+    table = plain_table([{"tasks": count, "reason": reason.splitlines()[0]} for reason, count in rows])
+    return f"## Tasks that are not attempted\n\n{table}\nBy their tests they are not valid on this machine; summary.json names them.\n"
 
 
 def causes(metrics: Sequence[Metrics]) -> str:

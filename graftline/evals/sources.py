@@ -1,4 +1,4 @@
-"""Where the tasks of an evaluation come from: a split, instances of template families, or a file of pairs.
+"""Where the tasks of an evaluation come from: a split, instances of template families, a file of pairs, or a benchmark with tests.
 
 The same tasks are taken every time: texts in an order that says nothing of them, groups in turns. Synthetic tasks, whose right
 action is known, get a held-out example, which is what that action makes of other code: an action that repeats its example
@@ -19,6 +19,7 @@ from graftline.core.errors import DataError
 from graftline.core.hashing import digest, sha256_text
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths, portable
+from graftline.core.record import DatasetRecord, load_record
 from graftline.datasets.edit import Edit
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
@@ -26,6 +27,7 @@ from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
 from graftline.datasets.synthetic.excerpts import split_into_excerpts
 from graftline.datasets.synthetic.families import OF_FAMILY, is_held_out
 from graftline.datasets.synthetic.short_texts import collect_vocabulary, fill_pattern, parse_clean
+from graftline.evals.canitedit import Detail, read_problems
 from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.task import Task, validate_tasks
@@ -106,7 +108,19 @@ class PairsSource(Config):
         return self
 
 
-TaskSource = Annotated[SplitSource | FamiliesSource | PairsSource, Field(discriminator="kind")]
+class BenchmarkSource(Config):
+    """Problems of a published benchmark with tests, which `graftline data fetch` brings; nothing may be trained on them."""
+
+    kind: Literal["benchmark"] = "benchmark"
+    dataset: str = "canitedit"
+    """Of `configs/datasets.yaml`, with the reader `evaluation`; of the shape of CanItEdit."""
+    details: tuple[Detail, ...] = Field(default=("descriptive", "lazy"), min_length=1)
+    """How much an instruction says; each is a task of its own."""
+    most: int = Field(default=10_000, ge=1, le=100_000)
+    """Tasks, details in turns."""
+
+
+TaskSource = Annotated[SplitSource | FamiliesSource | PairsSource | BenchmarkSource, Field(discriminator="kind")]
 
 
 def load_cases(
@@ -129,6 +143,11 @@ def load_cases(
             cases = _make_synthetic(source, paths, sandbox(), advance)
         case PairsSource():
             cases = _select(read_pairs(paths.root / source.path), source.most)
+        case BenchmarkSource():
+            folder = paths.raw(source.dataset)
+            record = load_record(folder)
+            license = record.license if isinstance(record, DatasetRecord) else "NOASSERTION"
+            cases = _select(read_problems(folder, source.dataset, license, source.details), source.most)
         case _:
             assert_never(source)
     if not cases:
@@ -140,6 +159,8 @@ def source_artifacts(source: TaskSource, paths: Paths, attempt_folders: AttemptF
     """Return the artifacts that the tasks of a source are made from, by stage and partition; a file of pairs has none."""
     if isinstance(source, PairsSource):
         return {}
+    if isinstance(source, BenchmarkSource):
+        return {f"raw.{source.dataset}": paths.raw(source.dataset)}
     stage, name = ("tasks", "tasks") if isinstance(source, SplitSource) else ("splits", "processed")
     artifacts = {
         f"{stage}.{language}.{source.split}": paths.partition(name, language, source.split)

@@ -201,7 +201,7 @@ def grade_step(
     after = normalize_blank_lines(text, result)
     graded, tests = _grade_text(task, after), TestVerdict(False)
     if task.tests is not None and not graded.is_verified and after != text:
-        [tests] = run_tests(task.tests, [after], sandbox)
+        [tests] = run_tests([(task.tests, after)], sandbox)
         graded = Grade(Level.TESTS, 1.0) if tests.passes else graded
     measures = measure(action, text, result, task.target, task.language, sandbox, own=task.before)
     if graded.level is Level.TESTS:

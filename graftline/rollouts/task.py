@@ -5,7 +5,7 @@ would teach that nothing, or anything, is right.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -24,11 +24,20 @@ from graftline.datasets.instruction_source import (
     default_answerable_by,
     default_source,
 )
-from graftline.rollouts.task_tests import TaskTests, run_tests
+from graftline.rollouts.task_tests import TaskTests, TestVerdict, run_tests
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
 WORDS_ALONE = "comment-only"
 """Tag of a task that changes comments or docstrings and no code: there is nothing that ast-grep is for."""
+
+EVALUATION_ONLY = "evaluation-only"
+"""Tag of a task that models are judged by, and that nothing may be trained on."""
+
+
+def check_trainable(tags: Iterable[str], name: str) -> None:
+    """Raise DataError if what has these tags, a task or an attempt at one, may not be trained on; `name` is what it is called."""
+    if EVALUATION_ONLY in tags:
+        raise DataError(f"{name}: is of an evaluation, and nothing may be trained on it; leave it out")
 
 
 class Task(BaseModel):
@@ -124,12 +133,35 @@ def invalid_reason(task: Task, sandbox: Sandbox) -> str:
             return "unedited_passes"
     except DataError:
         return "ungradable"
-    if task.tests is None:
-        return ""
-    gold, unedited = run_tests(task.tests, (result_text, task.before), sandbox)
+    return invalid_reasons_by_tests([task], sandbox)[0].partition(":")[0]
+
+
+def invalid_reasons_by_tests(tasks: Sequence[Task], sandbox: Sandbox) -> list[str]:
+    """Return why each of `tasks` is not valid by its tests, with how the first of them fails; empty when it is, or has none.
+
+    The same text is tested once, whichever tasks have it, and all in one call.
+    """
+    questions = {
+        (task.tests.model_dump_json(), text): (task.tests, text)
+        for task in tasks
+        if task.tests is not None
+        for text in (task.target, task.before)
+    }
+    verdicts = dict(zip(questions, run_tests([*questions.values()], sandbox), strict=True))
+    reasons = []
+    for task in tasks:
+        key = "" if task.tests is None else task.tests.model_dump_json()
+        gold, unedited = (verdicts[key, text] if key else None for text in (task.target, task.before))
+        reasons.append("" if gold is None or unedited is None else _why_tests_are_no_use(gold, unedited))
+    return reasons
+
+
+def _why_tests_are_no_use(gold: TestVerdict, unedited: TestVerdict) -> str:
     if gold.passes is None or unedited.passes is None:
         return gold.cause or unedited.cause
-    return "" if gold.passes and not unedited.passes else "unedited_passes_tests" if gold.passes else "gold_fails_tests"
+    if gold.passes:
+        return "unedited_passes_tests" if unedited.passes else ""
+    return ": ".join(["gold_fails_tests", *next(iter(gold.failures.items()), ())])
 
 
 class OpenTask(BaseModel):

@@ -67,17 +67,21 @@ class TestVerdict:
     """By the ids of tests that fail, how."""
 
 
-def run_tests(tests: TaskTests, texts: Sequence[str], sandbox: Sandbox) -> list[TestVerdict]:
-    """Return what `tests` say of each of `texts`.
+def run_tests(questions: Sequence[tuple[TaskTests, str]], sandbox: Sandbox) -> list[TestVerdict]:
+    """Return what tests say of a text, for each pair of the two; as many at a time as the sandbox has jails.
 
     Raises:
         SandboxError: the sandbox has no jail, or it failed.
     """
-    requests = [TestRequest({tests.file: text.encode("utf-8", "surrogatepass")}, tests.spec) for text in texts]
+    requests = [
+        TestRequest({tests.file: text.encode("utf-8", "surrogatepass")}, tests.spec) for tests, text in questions
+    ]
     try:
         return [_verdict(result) for result in sandbox.run_tests(requests)]
-    except DataError:  # no interpreter, or files that no jail takes
-        return [TestVerdict(None, _REFUSED)] * len(texts)
+    except DataError:  # no interpreter, or files that no jail takes; of several, nobody says which
+        if len(questions) == 1:
+            return [TestVerdict(None, _REFUSED)]
+        return [verdict for question in questions for verdict in run_tests([question], sandbox)]
 
 
 def name_failures(failures: Mapping[str, str]) -> str:

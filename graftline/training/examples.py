@@ -9,6 +9,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from graftline.core.errors import DataError
+from graftline.rollouts.task import check_trainable
 from graftline.training.settings import TinkerTrainingConfig, batch_of, total_steps
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def read_objects(path: Path) -> list[dict[str, Any]]:
                 row = json.loads(line)
                 if not isinstance(row, dict):
                     raise DataError(f"{path}, line {number}: is no object; one on every line was expected")
+                tags = row.get("tags")
+                check_trainable(tags if isinstance(tags, list) else (), f"{path}, line {number}")
                 rows.append(row)
     except OSError as error:
         raise DataError(

@@ -22,7 +22,7 @@ from graftline.datasets.synthetic.families import has_held_out_form
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.exports.chats import dpo_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.task import Task, validate_tasks
+from graftline.rollouts.task import Task, check_trainable, validate_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.rollouts.teachers.answer import Answer, fits_format, format_answer
 from graftline.rollouts.teachers.prompt import Prompt
@@ -120,7 +120,7 @@ def _trajectory_rows(
             rows += _TRAJECTORY_ROWS[recipe](fitting, prompt)
         else:
             ids = dict.fromkeys(trajectory.task_id for trajectory in fitting if trajectory.is_verified)
-            rows += [tasks[id].model_dump(mode="json") for id in ids if id in tasks]
+            rows += rows_of_tasks(recipe, [tasks[id] for id in ids if id in tasks], prompt)
     rows = balance(rows, most, lambda row: str(row["language"]))
     ids = dict.fromkeys(str(row["id"] if recipe == "rl_grpo" else row["task_id"]) for row in rows)
     return rows, [tasks[id] for id in ids]
@@ -146,6 +146,8 @@ def rows_of_tasks(recipe: str, tasks: Sequence[Task], prompt: Prompt, thoughts: 
     `thoughts` are what is to be said before it, one for each task, for a prompt that asks for that.
     """
     make_row = _TASK_ROWS[recipe]
+    for task in tasks:
+        check_trainable(task.tags, task.id)
     return (make_row(task, prompt, think) for task, think in zip(tasks, thoughts or [""] * len(tasks), strict=True))
 
 

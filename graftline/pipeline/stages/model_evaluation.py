@@ -7,7 +7,7 @@ made once more. Not here: evaluations of deployments (`graftline.pipeline.stages
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graftline.core.build import Built, Contents, Request
-from graftline.core.errors import ConfigError, RecordError
+from graftline.core.errors import ConfigError, DataError, RecordError
 from graftline.core.hashing import digest, sha256_file
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.paths import Paths
 from graftline.core.processes import default_workers
 from graftline.core.record import load_verified
 from graftline.evals.attempt import Attempt
-from graftline.evals.cases import Case
+from graftline.evals.cases import Case, leave_out_invalid
 from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
 from graftline.evals.metrics import compare, summarize, summarize_by
-from graftline.evals.report import browser_page, markdown_page
-from graftline.evals.sources import PairsSource, load_cases, source_artifacts
+from graftline.evals.report import browser_page, count_reasons, markdown_page
+from graftline.evals.sources import BenchmarkSource, PairsSource, load_cases, source_artifacts
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import config_names, find_config, rewriter, stage_code
 
@@ -40,6 +40,8 @@ ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
     "report.md",
     "attempts.html",
 )
+LEFT_OUT = "left_out"
+"""Key of the summary for the tasks that nobody attempts, with the reasons."""
 ResultT = TypeVar("ResultT")
 
 
@@ -101,12 +103,13 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
             "attempts": file.attempts,
             "contestants": settings,
             **rewriter(lineage.manifest),
+            **({"tests": lineage.ports.jail.model_dump(mode="json")} if _has_tests(file) else {}),
         }
         request = request_of("evaluation", name, inputs, config, stage_code("contest"))
         request, known_attempts = find_known(lineage, folder, request, _read_valid)
 
         def make(partial: Path) -> Contents:
-            cases = _cases(lineage, file)
+            cases, left_out = _cases(lineage, file)
             attempts: list[Attempt] = []
             # a sandbox of this process is what tests ask for, and a process more would bring another one
             workers = 0 if lineage.manifest.sandbox.kind == "memory" else default_workers()
@@ -117,22 +120,32 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
                             solver_name, solver, cases, grading, file.attempts, partial, digest(settings[solver_name]),
                             known_attempts, lineage.advance,
                         )  # fmt: skip
-            return replace(_write(partial, name, file, cases, attempts), facts=solvers.facts(file.contestants))
+            return replace(
+                _write(partial, name, file, cases, left_out, attempts), facts=solvers.facts(file.contestants)
+            )
 
         return lineage.build(folder, request, make)
 
 
 def _write(
-    folder: Path, name: str, file: EvaluationFile, cases: Sequence[Case], attempts: Sequence[Attempt]
+    folder: Path,
+    name: str,
+    file: EvaluationFile,
+    cases: Sequence[Case],
+    left_out: Mapping[str, str],
+    attempts: Sequence[Attempt],
 ) -> Contents:
     write_lines(folder / ATTEMPTS, attempts)
     write_lines(folder / CASES, cases)
-    (folder / SUMMARY).write_text(json.dumps(_summary(file, attempts), indent=2) + "\n", "utf-8")
-    (folder / REPORT).write_text(markdown_page(name, file.description, attempts), "utf-8")
+    (folder / SUMMARY).write_text(
+        json.dumps({**_summary(file, attempts), LEFT_OUT: left_out}, indent=2) + "\n", "utf-8"
+    )
+    (folder / REPORT).write_text(markdown_page(name, file.description, attempts, left_out), "utf-8")
     (folder / BROWSER).write_text(browser_page(name, cases, attempts), "utf-8")
     infra = sum(attempt.is_infra for attempt in attempts)
     solved = Counter(attempt.contestant for attempt in attempts if attempt.is_verified)
     counts = {"rows": len(attempts), "tasks": len(cases), "valid": len(attempts) - infra, "infra": infra}
+    counts |= {f"left_out.{reason}": count for reason, count in count_reasons(left_out).items()}
     return Contents({**counts, **{f"solved.{solver}": solved[solver] for solver in sorted(file.contestants)}})
 
 
@@ -148,6 +161,8 @@ def _read_valid(folder: Path) -> list[Attempt]:
 def _task_inputs(lineage: Lineage, file: EvaluationFile) -> dict[str, str]:
     inputs: dict[str, str] = {}
     for source in file.tasks:
+        if isinstance(source, BenchmarkSource):
+            _check_is_fetched(lineage, source.dataset)
         for key, folder in source_artifacts(source, lineage.paths, lineage.teacher_folders).items():
             inputs[key] = lineage.read_input(folder, key.partition(".")[0]).identity
         if isinstance(source, PairsSource):
@@ -158,7 +173,19 @@ def _task_inputs(lineage: Lineage, file: EvaluationFile) -> dict[str, str]:
     return inputs
 
 
-def _cases(lineage: Lineage, file: EvaluationFile) -> list[Case]:
+def _has_tests(file: EvaluationFile) -> bool:
+    return any(isinstance(source, BenchmarkSource) for source in file.tasks)
+
+
+def _check_is_fetched(lineage: Lineage, name: str) -> None:
+    if not lineage.dataset(name).is_evaluation:
+        raise ConfigError(f"tasks.dataset: {name!r} is trained on; take one with the reader 'evaluation'")
+    if lineage.find(lineage.paths.raw(name), "raw") is None:
+        raise ConfigError(f"tasks.dataset: {name!r} is not here yet; `graftline data fetch {name}` brings it")
+
+
+def _cases(lineage: Lineage, file: EvaluationFile) -> tuple[list[Case], dict[str, str]]:
+    """Return the tasks of all sources, and by the ids of those whose tests are of no use on this machine, why."""
     cases: dict[str, Case] = {}
     for source in file.tasks:
         loaded = load_cases(
@@ -166,7 +193,11 @@ def _cases(lineage: Lineage, file: EvaluationFile) -> list[Case]:
         )
         for case in loaded:
             cases.setdefault(case.id, case)
-    return [*cases.values()]
+    valid, left_out = leave_out_invalid([*cases.values()], lineage.ports.sandbox, lineage.advance)
+    if not valid:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in count_reasons(left_out).items())
+        raise DataError(f"tasks: none is valid by its tests on this machine ({reasons}); install what they import")
+    return valid, left_out
 
 
 def _summary(file: EvaluationFile, attempts: Sequence[Attempt]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from graftline.datasets.instruction_source import FIELDS
 from graftline.llm.base import Message
 from graftline.rollouts.reward import rl_reward
 from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.task import check_trainable
 from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.base import Proposal, Turn
 from graftline.rollouts.teachers.prompt import Prompt
@@ -174,5 +175,6 @@ def _wrong_answers(
 
 
 def _origin(trajectory: Trajectory) -> Row:
+    check_trainable(trajectory.tags, trajectory.task_id)
     names = ("task_id", "dataset", "language", "license", "origin", *FIELDS, "teacher", "attempt")
     return {name: getattr(trajectory, name) for name in names}

@@ -54,7 +54,7 @@ def open_sandbox(config: SandboxConfig, tests: JailConfig | None = None) -> Sand
             return SandboxWithTests(MemorySandbox(), jail)
         case WarmSandboxConfig():
             sandbox = _require(WarmSandbox(config.limits, config.workers), config)
-            return SandboxWithTests(sandbox, jail, config.workers)
+            return SandboxWithTests(sandbox, jail)
         case ProcessSandboxConfig():
             return SandboxWithTests(_require(ProcessSandbox(config.limits), config), jail)
         case _:

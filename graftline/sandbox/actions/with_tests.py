@@ -6,6 +6,7 @@ from queue import SimpleQueue
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
+from graftline.core.processes import default_workers
 from graftline.sandbox.base import Isolation, Request, Sandbox, SandboxResult, TestRequest
 from graftline.sandbox.jail import Jail
 from graftline.sandbox.jail.judge import TestResult, judge_tests
@@ -13,10 +14,10 @@ from graftline.sandbox.jail.open import JailConfig, open_jail
 
 
 class SandboxWithTests(Sandbox):
-    """Applies actions in `sandbox`, which it closes, and runs tests in as many jails as `workers` says."""
+    """Applies actions in `sandbox`, which it closes, and runs tests in jails: one per core, but no more than are put to use."""
 
-    def __init__(self, sandbox: Sandbox, tests: JailConfig, workers: int = 1) -> None:
-        self._sandbox, self._tests, self._workers = sandbox, tests, workers
+    def __init__(self, sandbox: Sandbox, tests: JailConfig) -> None:
+        self._sandbox, self._tests, self._most_jails = sandbox, tests, default_workers()
         self._jails: list[Jail] = []
 
     @property
@@ -31,7 +32,7 @@ class SandboxWithTests(Sandbox):
 
     def run_tests(self, requests: Sequence[TestRequest]) -> list[TestResult]:
         # here and not in a thread: a process of a jail may end with the thread that started it
-        while len(self._jails) < min(self._workers, len(requests)):
+        while len(self._jails) < min(self._most_jails, len(requests)):
             self._jails.append(open_jail(self._tests))
         if len(self._jails) <= 1:
             return [judge_tests(self._jails[0], request.files, request.spec) for request in requests]
