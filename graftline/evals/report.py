@@ -34,7 +34,7 @@ from graftline.evals.metrics import (
 
 _MOST_GROUPS = 60
 _MOST_COMPARED = 8
-_MOST_REASONS = 20
+_MOST_REASONS, _MOST_REASON = 20, 200
 _MOST_CHARACTERS = 20_000
 """Of a text on the page of HTML."""
 _OUTCOMES = ("solved", "over-applied", "not solved", "not readable", "nothing known")
@@ -71,9 +71,9 @@ def markdown_page(
         by_group(by_class),
         "## How near attempts come\n",
         levels(by_class),
-        "Attempts by the level of their text: it is the target to the byte (`exact`), but for white space (`ws`) or as a syntax"
-        " tree (`ast`), it is other code that passes the tests of the task (`tests`), it is nearer than the text before was"
-        " (`partial`), or not (`none`). pass@1 counts the first four.\n",
+        "Attempts by the level of their text: it is the target to the byte (exact), but for white space (ws) or as a syntax"
+        " tree (ast), it is other code that passes the tests of the task (tests), it is nearer than the text before was"
+        " (partial), or not (none). pass@1 counts the first four.\n",
         "## Where attempts end\n",
         causes(overall),
         _describe_left_out(left_out or {}),
@@ -173,7 +173,7 @@ def _describe_left_out(left_out: Mapping[str, str]) -> str:
     if not left_out:
         return ""
     rows = Counter(left_out.values()).most_common(_MOST_REASONS)
-    table = plain_table([{"tasks": count, "reason": reason.splitlines()[0]} for reason, count in rows])
+    table = plain_table([{"tasks": count, "reason": reason[:_MOST_REASON]} for reason, count in rows])
     return f"## Tasks that are not attempted\n\n{table}\nBy their tests they are not valid on this machine; summary.json names them.\n"
 
 

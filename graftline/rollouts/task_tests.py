@@ -73,6 +73,8 @@ def run_tests(questions: Sequence[tuple[TaskTests, str]], sandbox: Sandbox) -> l
     Raises:
         SandboxError: the sandbox has no jail, or it failed.
     """
+    if not questions:
+        return []  # a sandbox without a jail will do
     requests = [
         TestRequest({tests.file: text.encode("utf-8", "surrogatepass")}, tests.spec) for tests, text in questions
     ]

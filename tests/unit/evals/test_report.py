@@ -91,12 +91,12 @@ def test_of_few_tasks_nothing_is_said() -> None:
 
 def test_names_of_others_are_shown_in_the_report_and_do_nothing() -> None:
     hostile = "\x1b[31m<img src=x onerror=alert(1)>[a](javascript:b)`c`\r\n| d"
-    page = markdown_page("x", "", [attempt("m", "1", edit_class=hostile, cause=hostile)])
+    page = markdown_page("x", "", [attempt("m", "1", edit_class=hostile, cause=hostile)], {"2": hostile})
 
     assert not {*"\x1b\r<"} & {*page}
     assert "](javascript" not in page
     assert "`" not in page
-    assert page.count("&#60;img src=x onerror=alert(1)&#62;&#91;a&#93;(javascript:b)&#96;c&#96; \\| d") == 2
+    assert page.count("&#60;img src=x onerror=alert(1)&#62;&#91;a&#93;(javascript:b)&#96;c&#96; \\| d") == 4
 
 
 def test_a_contestant_may_be_called_as_a_column_is() -> None:
