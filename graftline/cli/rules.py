@@ -28,6 +28,7 @@ from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
+    from graftline.codemod.history import FileChange
     from graftline.codemod.mine import CollectedPairs
     from graftline.codemod.review import Accepts, PlaceGroup
     from graftline.codemod.rule_file import FileRule
@@ -74,19 +75,23 @@ def learn(
 
     With --from-diff or --from-commit, the examples are changed files of the git repository at BEFORE, or here."""
     from graftline.codemod.learn import learn_rules
+    from graftline.codemod.source_files import SourceFile
 
     examples: list[tuple[SourceFile, SourceFile]] = []
     if from_diff or from_commit is not None:
         if after is not None or (from_diff and from_commit is not None):
             raise click.UsageError("give one of --from-diff and --from-commit, and at most one folder")
-        examples += _read_changes(before or Path(), from_commit, language)
+        for change in read_changes(before or Path(), from_commit, language):
+            texts = change.before, change.after
+            old, new = (SourceFile(Path(change.path), change.language, text) for text in texts)
+            examples.append((old, new))
     elif before is not None and after is not None:
         pairs = ((before, after), *pairs)
     elif before is not None or after is not None or not pairs:
         raise click.UsageError("give a file before and the same file after, or --pair, --from-diff, --from-commit")
     examples += [example for pair in pairs for example in _read_pair(*pair, language)]
     unchanged = [source for path in keep for source in _read_kept(path, language or examples[0][0].language, language)]
-    with _open_sandbox(root) as sandbox:
+    with open_rule_sandbox(root) as sandbox:
         learned = learn_rules(examples, unchanged, sandbox)
         matches, skipped = _match(check, learned.rules, sandbox) if check else ([], None)
     print_learned(learned, examples, matches, skipped, out, as_json)
@@ -108,26 +113,30 @@ def apply(
     reject: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
+    from graftline.codemod.explain import explain, summarize
     from graftline.codemod.review import group_places
     from graftline.codemod.review_page import format_review
     from graftline.codemod.source_files import describe_skipped, replace_file, rewrite_files
     from graftline.codemod.writes import FileWrite, default_journals, write_files
 
     rules = _read_rules(rule_file)
-    search = _open_search(rules, paths)
-    with _open_sandbox(root) as sandbox:
-        results = list(rewrite_files(_find_files(search, paths), rules, sandbox))
-        groups = group_places((place for result in results for place in result.places), rules)
+    search = open_search((rule.language for rule in rules), paths)
+    with open_rule_sandbox(root) as sandbox:
+        results = list(rewrite_files(find_files(search, paths), rules, sandbox))
+        groups = group_places(
+            (place for result in results for place in result.places), {rule.id: rule.examples for rule in rules}
+        )
         if ask:
             reject = (*reject, *ask_for_groups([group for group in groups if not {group.id, group.rule} & {*reject}]))
         if reject:
-            accepts = _reject(groups, reject)
+            accepts = find_rejected(groups, reject)
             groups = [group for group in groups if accepts(group.rule, group.shape)]
             results = list(rewrite_files([result.file for result in results], rules, sandbox, accepts))
     rewritten = [result for result in results if not result.fault]
     if review is not None:
         command = ["graftline", "apply", str(rule_file), *map(str, paths), "--write"]
-        replace_file(review, format_review(groups, rules, command).encode())
+        words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
+        replace_file(review, format_review(groups, words, command).encode())
     if write:
         writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in rewritten]
         write_files(writes, default_journals())
@@ -188,7 +197,7 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
     from graftline.codemod.learn import check_examples
 
     rules = _read_rules(rule_file)
-    with _open_sandbox(root) as sandbox:
+    with open_rule_sandbox(root) as sandbox:
         outcomes = [outcome for rule in rules for outcome in check_examples(rule, sandbox)]
     if export is not None:
         _export(rules, export)
@@ -249,7 +258,7 @@ def mine(
     chosen = frozenset(languages or _ALL_LANGUAGES)
     changes = _collect_pairs(root, history, chosen, workers, journal)
     newest = list(history.newest_files(language_of_path, chosen)) if changes.pairs else []
-    with _open_sandbox(root) as sandbox, progress_bars() as bars:
+    with open_rule_sandbox(root) as sandbox, progress_bars() as bars:
         bars.start("rules of", history.folder.resolve().name)
         mined = mine_rules(changes.pairs, config, sandbox, newest, bars.advance)
         bars.finish(f"{mined.candidates} candidates tried on {len(newest)} files of now")
@@ -276,7 +285,8 @@ def _load_settings(root: Path | None) -> "SandboxSettings":
 
 
 @contextmanager
-def _open_sandbox(root: Path | None) -> "Iterator[Sandbox]":
+def open_rule_sandbox(root: Path | None) -> "Iterator[Sandbox]":
+    """Open the jail of the root; with the settings of the library where there is none."""
     from graftline.sandbox import open_sandbox
 
     sandbox = open_sandbox(_load_settings(root).actions)
@@ -311,7 +321,8 @@ def _read_pair(before: Path, after: Path, language: "Language | None") -> "Itera
     return [(source, _read_source(after, language or language_of_path(after.name) or source.language))]
 
 
-def _reject(groups: "Sequence[PlaceGroup]", names: Sequence[str]) -> "Accepts":
+def find_rejected(groups: "Sequence[PlaceGroup]", names: Sequence[str]) -> "Accepts":
+    """Return what accepts all groups but those named; DataError where a name is no group."""
     from graftline.codemod.review import reject
 
     try:
@@ -323,26 +334,15 @@ def _reject(groups: "Sequence[PlaceGroup]", names: Sequence[str]) -> "Accepts":
         ) from None
 
 
-def _read_changes(
-    folder: Path, commit: str | None, language: "Language | None"
-) -> "list[tuple[SourceFile, SourceFile]]":
+def read_changes(folder: Path, commit: str | None, language: "Language | None" = None) -> "list[FileChange]":
     """Return the changed files of a repository, those of `commit` or of the working tree."""
     from graftline.codemod.history import read_commit, read_working_tree
-    from graftline.codemod.source_files import SourceFile
     from graftline.datasets.language import language_of_path
 
     languages = frozenset((language,) if language else _ALL_LANGUAGES)
     if commit is None:
-        changes = read_working_tree(folder, language_of_path, languages)
-    else:
-        changes = read_commit(folder, commit, language_of_path, languages)
-    return [
-        (
-            SourceFile(Path(change.path), change.language, change.before),
-            SourceFile(Path(change.path), change.language, change.after),
-        )
-        for change in changes
-    ]
+        return read_working_tree(folder, language_of_path, languages)
+    return read_commit(folder, commit, language_of_path, languages)
 
 
 def _read_kept(path: Path, language: "Language", forced: "Language | None") -> "list[SourceFile]":
@@ -368,16 +368,17 @@ def _read_rules(path: Path) -> "tuple[FileRule, ...]":
         raise DataError(f"{path}: cannot be read ({error.strerror}); expected a rule file") from None
 
 
-def _open_search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
+def open_search(languages: "Iterable[Language]", paths: Sequence[Path]) -> "Search":
+    """Return what finds the files of `languages` below `paths`, without those that git ignores there."""
     from graftline.codemod.history import list_ignored_by_git
     from graftline.codemod.source_files import Search
     from graftline.datasets.language import language_of_path
 
     ignored = (list_ignored_by_git(path) for path in paths if path.is_dir())
-    return Search(language_of_path, frozenset(rule.language for rule in rules), frozenset().union(*ignored))
+    return Search(language_of_path, frozenset(languages), frozenset().union(*ignored))
 
 
-def _find_files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
+def find_files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
     """Yield the files at `paths`, each once."""
     resolved_paths = set[Path]()
     for file in (file for path in paths for file in search.files(path)):
@@ -389,8 +390,8 @@ def _find_files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile
 def _match(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[FileMatches], str]":
     from graftline.codemod.source_files import describe_skipped, match_files
 
-    search = _open_search(rules, paths)
-    return list(match_files(_find_files(search, paths), rules, sandbox)), describe_skipped(search.skipped)
+    search = open_search((rule.language for rule in rules), paths)
+    return list(match_files(find_files(search, paths), rules, sandbox)), describe_skipped(search.skipped)
 
 
 def _collect_pairs(

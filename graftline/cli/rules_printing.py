@@ -38,7 +38,7 @@ def print_learned(
                 "unsolved": learned.unsolved,
                 "reason": REASONS[learned.unsolved],
                 "levels": [*learned.levels],
-                "rules": [_as_dict(rule) for rule in learned.rules],
+                "rules": [rule_as_dict(rule) for rule in learned.rules],
                 "matched": [
                     {"rule": match.rule, "path": str(match.file.path), "lines": match.lines} for match in matches
                 ],
@@ -49,7 +49,7 @@ def print_learned(
     elif out is None:
         click.echo(text, nl=False)
     if out is not None and not learned.unsolved:
-        _write_rules(text, out)
+        write_rules(learned.rules, out)
     if not as_json:
         for (before, _), result in zip(examples, learned.results, strict=True):
             _print_diff(before.text, result, before.path.name, is_error=out is None)
@@ -71,25 +71,7 @@ def print_rewritten(
     rewritten = [result for result in results if not result.fault]
     faults = [result.fault for result in results if result.fault]
     if as_json:
-        files = [
-            {
-                "path": str(result.file.path),
-                "places": Counter(place.rule for place in result.places),
-                "diff": _diff(result.file.text, result.text, str(result.file.path)),
-            }
-            for result in rewritten
-        ]
-        rows = [
-            {
-                "id": group.id,
-                "rule": group.rule,
-                "shape": group.shape,
-                "places": len(group.places),
-                "rare": group.is_rare,
-            }
-            for group in groups
-        ]
-        print_json({"files": files, "groups": rows, "faults": faults, "skipped": skipped, "written": is_written})
+        print_json({**rewritten_as_json(results, groups), "skipped": skipped, "written": is_written})
     else:
         number = sum(len(result.places) for result in rewritten)
         if number <= _PLACES_SHOWN:
@@ -105,6 +87,24 @@ def print_rewritten(
             click.echo(f"not looked at: {skipped}", err=True)
     for fault in faults:
         click.echo(f"error: {fault}", err=True)
+
+
+def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[PlaceGroup]") -> dict[str, Any]:
+    """Return what becomes of files, as JSON has it."""
+    files = [
+        {
+            "path": str(result.file.path),
+            "places": Counter(place.rule for place in result.places),
+            "diff": _diff(result.file.text, result.text, str(result.file.path)),
+        }
+        for result in results
+        if not result.fault
+    ]
+    rows = [
+        {"id": group.id, "rule": group.rule, "shape": group.shape, "places": len(group.places), "rare": group.is_rare}
+        for group in groups
+    ]
+    return {"files": files, "groups": rows, "faults": [result.fault for result in results if result.fault]}
 
 
 def print_group(group: "PlaceGroup") -> None:
@@ -145,9 +145,9 @@ def print_mined(mined: "MinedRules", changes: "CollectedPairs", commits: int, ou
     text = format_rules(rules, [heading]) if rules else ""
     if as_json:
         counts = {"commits": commits, "files": changes.changes, "changes": mined.pairs, "candidates": mined.candidates}
-        print_json({**counts, "rules": [_as_dict(rule) for rule in rules], "yaml": text})
+        print_json({**counts, "rules": [rule_as_dict(rule) for rule in rules], "yaml": text})
     if out is not None and text:
-        _write_rules(text, out)
+        write_rules(rules, out, [heading])
     if not as_json and out is None:
         click.echo(text, nl=False)
     elif not as_json and rules:
@@ -170,10 +170,12 @@ def format_metadata(value: Any) -> str:
     return ", ".join(f"{key} {inner}" for key, inner in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _write_rules(text: str, out: Path) -> None:
+def write_rules(rules: "Sequence[FileRule]", out: Path, heading: Sequence[str] = ()) -> None:
+    """Write a rule file."""
+    from graftline.codemod.rule_file import format_rules
     from graftline.codemod.source_files import replace_file
 
-    replace_file(out, text.encode())
+    replace_file(out, format_rules(rules, heading).encode())
 
 
 def _print_matches(matches: "Sequence[FileMatches]", has_searched: bool) -> None:
@@ -188,7 +190,8 @@ def _print_matches(matches: "Sequence[FileMatches]", has_searched: bool) -> None
         click.echo(f"  and {len(matches) - _FILES_SHOWN} more files; --json lists all", err=True)
 
 
-def _as_dict(rule: "FileRule") -> dict[str, Any]:
+def rule_as_dict(rule: "FileRule") -> dict[str, Any]:
+    """Return a rule as JSON has it."""
     return {
         "id": rule.id,
         "language": rule.language,

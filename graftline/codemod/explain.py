@@ -9,6 +9,7 @@ from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 _VARIABLE = re.compile(r"\${1,3}[A-Z_][A-Z0-9_]*")
 _NAME = re.compile(r"\$*")
 _MAX_INLINE = 60
+_WHOLE_NAME = re.compile(r"\^([\w.]+)\$")
 _RELATIONS = {"inside": "inside", "has": "containing", "precedes": "before", "follows": "after"}
 _PHRASES = {
     "kind": "a node of kind `{}`",
@@ -64,7 +65,9 @@ def _what(rule: Any) -> str:
         return _what(rule["all"][0])
     kind, regex = rule.get("kind"), rule.get("regex")
     text = f"`{kind}`" if kind else "a node"
-    if regex:
+    if regex and (whole := _WHOLE_NAME.fullmatch(str(regex))):
+        text = f"the name {_quote(whole[1])}"
+    elif regex:
         text += f" like {_quote(str(regex))}"
     name = rule.get("has")
     if isinstance(name, Mapping) and name.get("regex"):

@@ -6,11 +6,11 @@ Places of one rule that have one shape are a group. Whoever looks at three of th
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.codemod.rule_file import FileRule
+from graftline.codemod.rule_file import Example
 
 RARE_SHARE = 0.1
 """A group with a smaller share of its rule's places is rare, unless an example of the rule has its shape."""
@@ -73,8 +73,8 @@ def shape_of(text: str) -> str:
     return _REPEATED.sub(r"\1, …", _TOKEN.sub(replace, text.strip()))[:_MAX_SHAPE]
 
 
-def group_places(places: Iterable[Place], rules: Sequence[FileRule]) -> list[PlaceGroup]:
-    """Return the groups of `places`: rule by rule, of each the rare ones first, then the largest."""
+def group_places(places: Iterable[Place], examples: Mapping[str, Sequence[Example]]) -> list[PlaceGroup]:
+    """Return the groups of `places`: rule by rule in the order of `examples`, of each the rare ones first, then the largest."""
     by_shape = defaultdict[tuple[str, str], list[Place]](list)
     for place in places:
         by_shape[place.rule, place.shape].append(place)
@@ -82,15 +82,13 @@ def group_places(places: Iterable[Place], rules: Sequence[FileRule]) -> list[Pla
     for (name, _), alike in by_shape.items():
         totals[name] += len(alike)
     groups = []
-    for rule in rules:
-        known_shapes = " ".join(shape_of(example.before) for example in rule.examples)
-        own = [(shape, alike) for (name, shape), alike in by_shape.items() if name == rule.id]
-        is_rare = {
-            shape: len(alike) < RARE_SHARE * totals[rule.id] and shape not in known_shapes for shape, alike in own
-        }
+    for rule, shown in examples.items():
+        known_shapes = " ".join(shape_of(example.before) for example in shown)
+        own = [(shape, alike) for (name, shape), alike in by_shape.items() if name == rule]
+        is_rare = {shape: len(alike) < RARE_SHARE * totals[rule] and shape not in known_shapes for shape, alike in own}
         own.sort(key=lambda entry: (not is_rare[entry[0]], -len(entry[1]), entry[0]))
         groups += [
-            PlaceGroup(f"{rule.id}/{number}", rule.id, shape, tuple(alike), is_rare[shape])
+            PlaceGroup(f"{rule}/{number}", rule, shape, tuple(alike), is_rare[shape])
             for number, (shape, alike) in enumerate(own, 1)
         ]
     return groups

@@ -4,13 +4,11 @@ The page loads nothing and sends nothing. Code in it is text: nothing of a repos
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from graftline.codemod.explain import explain
 from graftline.codemod.review import Place, PlaceGroup
-from graftline.codemod.rule_file import FileRule
 from graftline.core.text_diff import escape_controls, unified_diff
 
 MAX_PLACES = 200
@@ -37,12 +35,15 @@ boxes.forEach(box => box.addEventListener("change", show));
 """
 
 
-def format_review(groups: Sequence[PlaceGroup], rules: Sequence[FileRule], command: Sequence[str]) -> str:
-    """Return the page; `command` is what writes all of it, to which the page adds what is left out."""
-    by_id = {rule.id: rule for rule in rules}
+def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str]], command: Sequence[str]) -> str:
+    """Return the page.
+
+    `words` are lines that say what a rule does, by its id, in short first; `command` is what writes all of it, to which the
+    page adds what is left out.
+    """
     places = sum(len(group.places) for group in groups)
     files = len({place.path for group in groups for place in group.places})
-    sections = [_section(by_id[rule], list(own)) for rule, own in groupby(groups, key=lambda group: group.rule)]
+    sections = [_section(rule, words[rule], list(own)) for rule, own in groupby(groups, key=lambda group: group.rule)]
     return "".join((
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
@@ -54,13 +55,12 @@ def format_review(groups: Sequence[PlaceGroup], rules: Sequence[FileRule], comma
     ))  # fmt: skip
 
 
-def _section(rule: FileRule, groups: Sequence[PlaceGroup]) -> str:
+def _section(rule: str, words: Sequence[str], groups: Sequence[PlaceGroup]) -> str:
     count = sum(len(group.places) for group in groups)
-    words = escape(escape_controls("\n".join(explain(rule.action))))
+    summary, *details = (escape(escape_controls(line)) for line in words)
     return "".join((
-        f"<h2>{escape(rule.id)}: {count} {'place' if count == 1 else 'places'}</h2>\n",
-        f"<details><summary>{escape(escape_controls(rule.message or 'What the rule does'))}</summary>",
-        f"<pre>{words}</pre></details>\n",
+        f"<h2>{escape(rule)}: {count} {'place' if count == 1 else 'places'}</h2>\n",
+        f"<details><summary>{summary}</summary><pre>{chr(10).join(details)}</pre></details>\n",
         *map(_group, groups),
     ))  # fmt: skip
 

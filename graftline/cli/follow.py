@@ -1,0 +1,129 @@
+"""The command `graftline follow`: an edit made by hand in a few places, done in the rest of the repository."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from graftline.cli.options import json_option, pluralize, print_json, print_lines, style_diff
+from graftline.cli.rules import find_files, find_rejected, open_rule_sandbox, open_search, output_option, read_changes
+from graftline.cli.rules_printing import ask_for_groups, print_rewritten, rewritten_as_json, rule_as_dict, write_rules
+
+if TYPE_CHECKING:
+    from graftline.codemod.follow import FollowedEdit
+    from graftline.codemod.migration.generalize import Question
+    from graftline.codemod.review import PlaceGroup
+
+_PATH = click.Path(path_type=Path)
+_LINES_AROUND = 2
+
+
+@click.command()
+@click.argument("folder", default=".", type=_PATH)
+@click.option(
+    "--commit", help="The edit is what this commit changed; without it, what differs from the current commit."
+)
+@click.option("--about", "instruction", default="", metavar="TEXT", help="What the edit is about, as a commit says it.")
+@click.option(
+    "--questions", type=click.IntRange(0, 100), help="Ask so often at most.  [default: 5 on a terminal, else 0]"
+)
+@click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
+@click.option(
+    "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
+)
+@click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
+@click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group of places; any number.")
+@output_option
+@json_option
+@click.pass_obj
+def follow(
+    root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, write: bool,
+    review: Path | None, ask: bool, reject: tuple[str, ...], out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Have the rest of a git repository follow an edit that you made in one or a few places of it.
+
+    The edit becomes rules, the rules are tried on all files of FOLDER, and where it is not clear what you mean, you are
+    asked. Imports and layout follow. Without --write, nothing is changed."""
+    from graftline.codemod.explain import explain, summarize
+    from graftline.codemod.follow import EDITS, IMPORTS, follow_edit, rewrite_accepted
+    from graftline.codemod.review import group_places
+    from graftline.codemod.review_page import format_review
+    from graftline.codemod.source_files import describe_skipped, replace_file
+    from graftline.codemod.writes import FileWrite, default_journals, write_files
+
+    changes = read_changes(folder, commit)
+    search = open_search({change.language for change in changes}, [folder])
+    files = list(find_files(search, [folder]))
+    limit = questions if questions is not None else 5 if sys.stdin.isatty() and not as_json else 0
+    with open_rule_sandbox(root) as sandbox:
+        followed = follow_edit(changes, files, folder, sandbox, _ask if limit else None, instruction, limit)
+    results, examples = followed.files, [example for rule in followed.rules for example in rule.examples]
+    groups = group_places((place for result in results for place in result.places), {EDITS: examples, IMPORTS: []})
+    if ask:
+        reject = (*reject, *ask_for_groups([group for group in groups if group.id not in reject]))
+    if reject:
+        accepts = find_rejected(groups, reject)
+        groups = [group for group in groups if accepts(group.rule, group.shape)]
+        results = tuple(rewrite_accepted(result.file, result.text, accepts) for result in results)
+        results = tuple(result for result in results if result.places)
+    if review is not None:
+        lines = [
+            line for rule in followed.rules for line in (f"{rule.id}: {summarize(rule.action)}", *explain(rule.action))
+        ]
+        words = {
+            EDITS: [f"what {pluralize(len(followed.rules), 'rule')} would change", *lines],
+            IMPORTS: ["what follows"],
+        }
+        replace_file(review, format_review(groups, words, ["graftline", "follow", str(folder), "--write"]).encode())
+    if write:
+        writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in results]
+        write_files(writes, default_journals())
+    if out is not None and followed.rules:
+        write_rules(followed.rules, out)
+    if as_json:
+        values = {"rules": [rule_as_dict(rule) for rule in followed.rules], "undone": followed.undone}
+        print_json({**values, "questions": followed.questions, **rewritten_as_json(results, groups), "written": write})
+    else:
+        _print_followed(followed, groups)
+        print_rewritten(results, groups, describe_skipped(search.skipped), write, as_json=False)
+    if not followed.rules:
+        raise click.exceptions.Exit(1)
+
+
+COMMANDS = (follow,)
+
+
+def _ask(question: "Question") -> bool | None:
+    """Ask a person at the terminal about a place."""
+    from graftline.core.text_diff import unified_diff
+
+    first = question.text.count("\n", 0, question.start)
+    last = question.text.count("\n", 0, question.end)
+    lines = question.text.split("\n")
+    start = sum(len(line) + 1 for line in lines[:first])
+    old = "\n".join(lines[first : last + 1])
+    new = old[: question.start - start] + question.replacement + old[question.end - start :]
+    around = max(0, first - _LINES_AROUND)
+    context = [f" {line}" for line in lines[around:first]]
+    after = [f" {line}" for line in lines[last + 1 : last + 1 + _LINES_AROUND]]
+    shown = [line.rstrip("\n") for line in unified_diff(f"{old}\n", f"{new}\n", "", "")][3:]
+    print_lines([(f"{question.path}:{first + 1}", "bold"), *style_diff([*context, *shown, *after])], is_error=True)
+    answer = click.prompt(
+        "is this to be changed so? [y]es, [n]o, [d]o not know",
+        type=click.Choice(["y", "n", "d"]), show_choices=False, err=True,
+    )  # fmt: skip
+    return {"y": True, "n": False}.get(answer)
+
+
+def _print_followed(followed: "FollowedEdit", groups: "Sequence[PlaceGroup]") -> None:
+    from graftline.codemod.explain import summarize
+
+    for rule in followed.rules:
+        places = pluralize(rule.facts["places"], "place")
+        click.echo(
+            f"{rule.id}: {summarize(rule.action)}: {places}, confidence {rule.facts['confidence']:.2f}", err=True
+        )
+    for sentence in followed.undone:
+        click.echo(f"not done: {sentence}", err=True)

@@ -1,0 +1,89 @@
+"""A folder whose files follow an edit that was made by hand in some of them, as rules and as texts for somebody to review."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from graftline.codemod.canonical import canonicalize
+from graftline.codemod.cost import is_general
+from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.history import FileChange
+from graftline.codemod.learn import extract_example
+from graftline.codemod.migration.generalize import Ask, Demonstration, ProposedRule, generalize
+from graftline.codemod.review import Accepts, Place, accept_all, shape_of
+from graftline.codemod.rule_file import FileRule, assign_ids
+from graftline.codemod.source_files import RewrittenFile, SourceFile
+from graftline.sandbox.base import Sandbox, ensure_decided
+
+EDITS, IMPORTS = "edits", "imports"
+"""What the places of a review belong to: rules follow one another, so that a changed line may be of several."""
+_IMPORT_LINES = re.compile(r"(?:\s*(?:import\b|from\s+\S+\s+import\b|[^\n]*\brequire\()[^\n]*\n?|\s*\n)+")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedEdit:
+    """What became of a folder."""
+
+    rules: tuple[FileRule, ...]
+    files: tuple[RewrittenFile, ...]
+    """Those that change."""
+    undone: tuple[str, ...]
+    """What was not done, and why: a sentence each."""
+    questions: int
+
+
+def follow_edit(
+    changes: Sequence[FileChange],
+    files: Sequence[SourceFile],
+    folder: Path,
+    sandbox: Sandbox,
+    ask: Ask | None = None,
+    instruction: str = "",
+    max_questions: int = 5,
+) -> FollowedEdit:
+    """Return what becomes of `files`, as they are below `folder`, if what `changes` show is done in all of them.
+
+    DataError if the changes show no edit that is small enough. Arguments as in `generalize`.
+    """
+    by_path = {file.path.relative_to(folder).as_posix(): file for file in files}
+    demonstrations = [Demonstration(change.path, change.before, change.after) for change in changes]
+    texts = {path: file.text for path, file in by_path.items()}
+    proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions)
+    rules = [rule for proposed in proposal.rules for rule in _make_rules(proposed, changes, sandbox)]
+    changed = (rewrite_accepted(by_path[path], text) for path, text in sorted(proposal.texts.items()))
+    return FollowedEdit(tuple(assign_ids(rules)), tuple(changed), proposal.undone, proposal.questions)
+
+
+def rewrite_accepted(file: SourceFile, text: str, accepts: Accepts = accept_all) -> RewrittenFile:
+    """Return `file` with the changed lines of `text` that are accepted."""
+    old, new = file.text.splitlines(keepends=True), text.splitlines(keepends=True)
+    pieces, places = list[str](), list[Place]()
+    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        before, after = "".join(old[start:end]), "".join(new[new_start:new_end])
+        if tag == "equal":
+            pieces.append(before)
+            continue
+        kind = IMPORTS if _IMPORT_LINES.fullmatch(before + after) else EDITS
+        place = Place(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape_of(before or after))
+        is_accepted = accepts(kind, place.shape)
+        pieces.append(after if is_accepted else before)
+        places += [place] if is_accepted else []
+    return RewrittenFile(file, "".join(pieces), tuple(places))
+
+
+def _make_rules(proposed: ProposedRule, changes: Sequence[FileChange], sandbox: Sandbox) -> list[FileRule]:
+    facts = {"places": proposed.places, "files": proposed.files, "confidence": round(proposed.confidence, 2)}
+    rules = []
+    for action in map(canonicalize, proposed.actions):
+        examples = []
+        for change in changes[:3]:
+            result = ensure_decided(*sandbox.apply_many(change.before, change.language, [action]))
+            text = normalize_blank_lines(change.before, result)
+            if text != change.before:
+                example = extract_example(change.before, text, action, change.language, sandbox, change.path)
+                examples += [example] if example else []
+        general = {"general": is_general(action)}
+        rules.append(FileRule(action, proposed.language, examples=tuple(examples), facts={**general, **facts}))
+    return rules

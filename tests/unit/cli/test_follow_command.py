@@ -1,0 +1,81 @@
+"""`graftline follow`: one place is edited by hand, and the command does the rest."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from graftline.cli.main import main
+
+FILES = {
+    "app/a.py": "from app.net import get\n\n\ndef load(url):\n    return get(url, 5)\n",
+    "app/b.py": "from app.net import get\n\n\ndef save(url, rows):\n    for row in rows:\n        get(url, row)\n",
+    "app/c.py": "def size(settings):\n    return settings.get('size')\n",
+    "app/net.py": "def get(url, what):\n    return url, what\n\n\ndef fetch(url, what):\n    return url, what\n",
+}
+EDITED = "from app.net import fetch\n\n\ndef load(url):\n    return fetch(url, 5)\n"
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "configs" / "manifests").mkdir(parents=True)
+    (tmp_path / "configs" / "sandbox.yaml").write_text("actions: {kind: memory}\n", "utf-8")
+    for name, text in FILES.items():
+        path = tmp_path / "repo" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment |= {f"GIT_{who}_{field}": "a@b" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    for words in (["init", "-q"], ["add", "--all"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path / "repo"), *words], check=True, env=environment)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "repo"
+
+
+def run(*arguments: str, answers: str = "") -> Result:
+    return CliRunner().invoke(main, ["--root", ".", "follow", "repo", *arguments], input=answers)
+
+
+def texts(repository: Path) -> dict[str, str]:
+    return {name: (repository / name).read_text("utf-8") for name in FILES}
+
+
+def test_the_rest_follows_with_its_imports_and_can_be_taken_back(repository: Path) -> None:
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    before = texts(repository)
+    shown = run("--review", "page.html", "--output", "rules.yml")
+    assert (shown.exit_code, texts(repository)) == (0, before), shown.output
+    assert ("-        get(url, row)" in shown.output, "get(url, row)" in Path("page.html").read_text()) == (True, True)
+    assert run("--write").exit_code == 0
+    assert texts(repository) == {**before, "app/b.py": FILES["app/b.py"].replace("get", "fetch")}
+    assert CliRunner().invoke(main, ["--root", ".", "undo", "repo"]).exit_code == 0
+    assert texts(repository) == before
+
+
+def test_a_group_that_is_rejected_stays(repository: Path) -> None:
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    groups = json.loads(run("--json").stdout)["groups"]
+    names = [word for group in groups for word in ("--reject", group["id"])]
+    output = json.loads(run("--json", *names).stdout)
+    assert (len(groups) > 0, output["files"], output["groups"]) == (True, [], [])
+
+
+def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None:
+    (repository / "app/c.py").write_text(FILES["app/c.py"].replace("settings.get(", "settings.read("), "utf-8")
+    (repository / "app/d.py").write_text("x = other.get('a')\ny = settings.get('b')\n", "utf-8")
+    result = run("--questions", "5", "--json", answers="n\n" * 5)
+    assert result.exit_code in (0, 1)
+    output = json.loads(result.stdout)
+    assert 0 < output["questions"] <= 5
+    assert "is this to be changed so?" in result.stderr
+    assert "other.read" not in str(output["files"])
+
+
+def test_what_cannot_be_followed_is_said(repository: Path) -> None:
+    assert run().stderr == "error: repo: no tracked file differs from the current commit; edit one, or name two files\n"
+    unknown = run("--commit", "nope")
+    assert (unknown.exit_code, "names no commit of repo" in unknown.stderr) == (1, True)
