@@ -1,7 +1,7 @@
 """From replies to graded attempts, in worker processes or in this one. The same answer to the same task is graded once."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -145,6 +145,10 @@ def grading_workers(count: int, sandbox: SandboxConfig, tests: JailConfig | None
     Raises:
         SandboxError: a worker cannot open its sandbox, or dies.
     """
+    if not count:
+        with closing(open_sandbox(sandbox, tests)) as opened:
+            yield Grader(opened)
+        return
     with Workers(count, partial(_open_grader, sandbox, tests)) as workers:
 
         def grade(solver: str, replies: Iterable[Reply]) -> Iterator[Attempt]:

@@ -30,6 +30,7 @@ from graftline.pipeline.stages.model_evaluation import (
     evaluate_models,
     read_attempts,
 )
+from graftline.pipeline.stages.raw import raw
 from graftline.training.memory import MemoryTrainingService
 from tests.eval_cases import RIGHT, UNREADABLE, attempt, case
 from tests.harbor_lineage import write_deployment
@@ -418,3 +419,69 @@ def configure(root: Path, **said: Any) -> None:
     known["fleets"]["smoke"].update(said)
     path.unlink()
     path.write_text(yaml.safe_dump(known), "utf-8")
+
+
+OTHER_CODE = '{"pattern": "return n", "rewrite": "return n + n"}'
+
+
+def write_benchmark(root: Path) -> None:
+    """Give `root` an evaluation of a benchmark of two problems, one of which imports what is not there."""
+    tests = {
+        "1_double": "assert double(2) == 4\n",
+        "2_absent": "import a_module_that_is_absent\nassert double(2) == 4\n",
+    }
+    texts = {"before": "def double(n):\n    return n\n", "after": "def double(n):\n    return 2 * n\n"}
+    rows = [
+        {
+            "full_name": name,
+            "tests": text,
+            "instruction_lazy": "fix",
+            "instruction_descriptive": "Return twice `n`.",
+            **texts,
+        }
+        for name, text in tests.items()
+    ]
+    (root / "data" / "benchmark").mkdir()
+    (root / "data" / "benchmark" / "test.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    path = root / "configs" / "datasets.yaml"
+    catalog = json.loads(path.read_text("utf-8"))
+    catalog["datasets"]["canitedit"] = {
+        "reader": "evaluation", "url": "data/benchmark", "version": "1", "license": "LicenseRef-No-Training",
+        "files": [{"path": "test.jsonl"}],
+    }  # fmt: skip
+    path.write_text(json.dumps(catalog), "utf-8")
+    (root / "configs" / "sandbox.yaml").write_text("tests: {kind: namespaces, required_level: confined}\n", "utf-8")
+    write(root, {"one": {"kind": "teacher"}, **SERVED}, tasks=[{"kind": "benchmark"}])
+
+
+def test_a_benchmark_is_judged_by_its_tests_and_reported_by_instruction_and_level(root: Path) -> None:
+    write_benchmark(root)
+    with opened(root, OTHER_CODE, UNREADABLE, dataset_hub="local") as lineage:
+        with pytest.raises(
+            ConfigError, match="'canitedit' is not here yet; `graftline data fetch canitedit` brings it"
+        ):
+            evaluation(lineage, "mine")
+        raw(lineage, "canitedit")
+        built = evaluation(lineage, "mine")
+
+    counts = built.record.counts
+    assert (counts["tasks"], counts["solved.one"], counts["solved.model"], counts["left_out.gold_fails_tests"]) == (
+        2,
+        2,
+        1,
+        2,
+    )
+    page = (built.folder / REPORT).read_text("utf-8")
+    [right] = [one for one in read_attempts(built.folder) if one.contestant == "model" and one.is_verified]
+    assert (right.level, right.reward, right.over_application) == ("tests", 0.8, None)
+    assert f"| {right.edit_class} | model | 0 | 0 | 0 | 1 | 0 | 0 |" in page
+    assert "| 2 | gold_fails_tests: test_edit.py::test_edit: ModuleNotFoundError" in page
+    assert {*json.loads((built.folder / SUMMARY).read_text())["left_out"]} == {
+        "canitedit:2_absent:descriptive", "canitedit:2_absent:lazy",
+    }  # fmt: skip
+
+
+def test_a_dataset_that_is_trained_on_is_no_benchmark(root: Path) -> None:
+    write(root, TEACHERS, tasks=[{"kind": "benchmark", "dataset": "release_pairs"}])
+    with opened(root) as lineage, pytest.raises(ConfigError, match="'release_pairs' is trained on"):
+        evaluation(lineage, "mine")
