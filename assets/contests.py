@@ -19,6 +19,7 @@ from graftline.evals.metrics import Metrics, summarize, summarize_by
 from graftline.evals.report import by_group, causes, comparisons, markdown_page, overview
 from graftline.pipeline.stages.evaluation import read_summary
 from graftline.pipeline.stages.model_evaluation import BROWSER, LEFT_OUT, REPORT, read_attempts
+from graftline.rollouts.task import describe_left_out
 
 _SHARE = "pass@1"
 
@@ -65,7 +66,10 @@ def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots:
     """Write the page with its plots below `reports/evaluations`, where it is looked for, and return where it is."""
     folder = paths.reports / "evaluations" / built.folder.name
     summary, names = read_summary(built.folder), {kind: f"{kind}.png" for kind in plots}
-    page = markdown_page(built.record.name, str(summary["description"]), attempts, summary.get(LEFT_OUT), names)
+    page = markdown_page(
+        built.record.name, str(summary["description"]), attempts, summary.get(LEFT_OUT), names,
+        describe_left_out(built.record.counts),
+    )  # fmt: skip
     for kind, image in plots.items():
         write_atomically(folder / f"{kind}.png", image)
     write_atomically(folder / BROWSER, (built.folder / BROWSER).read_bytes())

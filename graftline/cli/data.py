@@ -17,6 +17,7 @@ from graftline.cli.options import (
     CommandT,
     ManifestChoice,
     Output,
+    instructions_option,
     json_option,
     manifest_options,
     output_option,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from graftline.datasets.catalog import Catalog
     from graftline.datasets.splits import Split
     from graftline.pipeline.dataset_views.build import BuildReport
+    from graftline.rollouts.task import Instructions
 
 
 def names_argument(command: CommandT) -> CommandT:
@@ -189,19 +191,26 @@ def show(
 @click.option("--language", "languages", multiple=True, help="Of this language only; may be given several times.")
 @click.option("--teacher", "teachers", multiple=True, help="Of this teacher only; may be given several times.")
 @click.option("--prompt", default="brief", help="Name of the prompt in teacher_prompts.yaml by which chats are made.")
+@instructions_option
 @output_option
 @pass_paths
 def export(
     paths: "Paths", format: str, target: Path, split: str, languages: tuple[str, ...], teachers: tuple[str, ...],
-    prompt: str
+    prompt: str, instructions: str
 ) -> Output:  # fmt: skip
     """Write the attempts that count to the file TARGET for training, a JSON object per line."""
     from graftline.pipeline import exports
+    from graftline.rollouts.task import describe_left_out
 
     only_languages = cast("tuple[Language, ...]", languages) or None
-    result = exports.export(paths, format, target, prompt, cast("Split", split), only_languages, teachers or None)
-    value = {"file": result.file, "rows": result.rows, "attempts": result.attempts}
-    return Output(value, text=f"{result.file}: {result.rows} rows of {result.attempts} attempts")
+    chosen = cast("Split", split), only_languages, teachers or None, cast("Instructions", instructions)
+    result = exports.export(paths, format, target, prompt, *chosen)
+    value = {
+        "file": result.file, "rows": result.rows, "attempts": result.attempts, "left_out": dict(result.left_out)
+    }  # fmt: skip
+    note = describe_left_out(result.left_out, "attempts")
+    text = f"{result.file}: {result.rows} rows of {result.attempts} attempts"
+    return Output(value, text=text, notes=[note] if note else [])
 
 
 @click.group(cls=CommandGroup)

@@ -62,14 +62,16 @@ def list_(paths: "Paths") -> Output:
 def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestChoice) -> None:
     """Print the report of an evaluation of contestants, as Markdown."""
     from graftline.core.jsonl import read_lines
-    from graftline.core.record import write_atomically
+    from graftline.core.record import load_record, write_atomically
     from graftline.evals.cases import Case
     from graftline.evals.report import browser_page, markdown_page
     from graftline.pipeline.stages.evaluation import read_summary
     from graftline.pipeline.stages.model_evaluation import BROWSER, CASES, LEFT_OUT, REPORT, load_model_evaluation
+    from graftline.rollouts.task import describe_left_out
 
     file, (folder, attempts) = load_model_evaluation(paths, name), _read_stored(paths, name, manifest)
-    page = markdown_page(name, file.description, attempts, read_summary(folder).get(LEFT_OUT))
+    note = describe_left_out(load_record(folder).counts)
+    page = markdown_page(name, file.description, attempts, read_summary(folder).get(LEFT_OUT), note=note)
     if output is None:
         click.echo(page)
         return

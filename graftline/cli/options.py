@@ -137,6 +137,16 @@ def changes_option(text: str) -> Callable[[CommandT], CommandT]:
     return click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=text, callback=_read_changes)
 
 
+def instructions_option(command: CommandT) -> CommandT:
+    """Add `--instructions`."""
+    return click.option(
+        "--instructions",
+        type=click.Choice(["answerable", "all"]),
+        default="answerable",
+        help="Of tasks that can be done from their instruction, or of all that have one.",
+    )(command)
+
+
 def manifest_option(command: CommandT) -> CommandT:
     """Add `--manifest`."""
     return click.option(

@@ -12,8 +12,8 @@ InstructionSource = Literal["human", "commit", "rule", "model", "none"]
 `rule`: sentences of ours, from rules, templates or the type of a refactoring; `model`: written by a language model; `none`: nothing
 says what to do."""
 
-AnswerableBy = Literal["reader", "template", "model", "no_instruction"]
-"""`reader`: the reader of our own sentences did the change, without the text after; `template`: change and instruction are filled in
+AnswerableBy = Literal["written", "reader", "template", "model", "no_instruction"]
+"""`written`: a person wrote it for this very change; `reader`: the reader of our own sentences did the change, without the text after; `template`: change and instruction are filled in
 from one template; `model`: a language model did the change, or in none of its tries; `no_instruction`: there is nothing to try."""
 
 FIELDS = ("instruction_source", "answerable", "answerable_by")
@@ -43,7 +43,8 @@ def default_answerable(values: Mapping[str, Any]) -> bool | None:
 
 def default_answerable_by(values: Mapping[str, Any]) -> AnswerableBy | None:
     """Return by what it is known."""
-    if values.get("instruction_source") == "none":
-        return "no_instruction"
+    source = values.get("instruction_source")
+    if source in ("none", "human"):
+        return "no_instruction" if source == "none" else "written"
     tags: Sequence[str] = values.get("tags", ())
     return "reader" if _BY_READER in tags else "template" if _SYNTHETIC in tags else None

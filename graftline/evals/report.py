@@ -46,17 +46,19 @@ def markdown_page(
     attempts: Sequence[Attempt],
     left_out: Mapping[str, str] | None = None,
     plots: Mapping[str, str] | None = None,
+    note: str = "",
 ) -> str:
     """Return the report as Markdown.
 
     `left_out` are the reasons why tasks are not attempted, by their ids, `plots` file names by what they show (`pass` and
-    `classes`).
+    `classes`), and `note` says of the tasks what is to be known of them.
     """
     overall = summarize(attempts)
     by_class = summarize_by(attempts, lambda attempt: attempt.edit_class)
     parts = [
         f"# Evaluation {name}\n",
         f"{description}\n" if description else "",
+        f"{note[:1].upper()}{note[1:]}.\n" if note else "",
         overview(overall),
         _plot(plots, "pass", "share of tasks that are solved, with 95 % intervals"),
         "pass@1 is the share of attempts that make the target, over-application the share of applied actions that change"

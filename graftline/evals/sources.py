@@ -6,6 +6,7 @@ solves the task and nothing else, and fails there.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self, assert_never
@@ -30,7 +31,7 @@ from graftline.datasets.synthetic.short_texts import collect_vocabulary, fill_pa
 from graftline.evals.canitedit import Detail, read_problems
 from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
 from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.task import Task, validate_tasks
+from graftline.rollouts.task import Instructions, Task, describe_left_out, select_for_agents, validate_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.sandbox.base import Sandbox
 
@@ -52,6 +53,8 @@ class SplitSource(Config):
     """Of a text before."""
     in_one_step: bool = False
     """Whether those alone are taken that some stored attempt solved by one action: what one answer can say."""
+    instructions: Instructions = "answerable"
+    """Which of them: those that can be done from their instruction, or all that have one."""
     most: int = Field(default=200, ge=1, le=100_000)
     """Tasks, languages and classes in turns."""
 
@@ -128,9 +131,12 @@ def load_cases(
     paths: Paths,
     attempt_folders: AttemptFolders,
     sandbox: Callable[[], Sandbox],
+    left_out: Counter[str],
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Case]:
     """Return the cases of a source, whose artifacts have to be here; synthetic ones are made, and tried, in the sandbox.
+
+    Tasks that are not for whoever is told what to do are counted in `left_out`.
 
     Raises:
         DataError: the file of pairs has a fault, or there is nothing that fits.
@@ -138,7 +144,7 @@ def load_cases(
     """
     match source:
         case SplitSource():
-            cases = _load_split(source, paths, attempt_folders)
+            cases = _load_split(source, paths, attempt_folders, left_out)
         case FamiliesSource():
             cases = _make_synthetic(source, paths, sandbox(), advance)
         case PairsSource():
@@ -151,7 +157,9 @@ def load_cases(
         case _:
             assert_never(source)
     if not cases:
-        raise DataError(f"tasks: nothing fits {source.model_dump_json()}; ask for more, or for another split")
+        cause = describe_left_out(left_out)
+        advice = f" ({cause})" if cause else ""
+        raise DataError(f"tasks: nothing fits {source.model_dump_json()}{advice}; ask for more, or for another split")
     return cases
 
 
@@ -173,7 +181,9 @@ def source_artifacts(source: TaskSource, paths: Paths, attempt_folders: AttemptF
     return artifacts
 
 
-def _load_split(source: SplitSource, paths: Paths, attempt_folders: AttemptFolders) -> list[Case]:
+def _load_split(
+    source: SplitSource, paths: Paths, attempt_folders: AttemptFolders, left_out: Counter[str]
+) -> list[Case]:
     tasks: list[Task] = []
     for language in source.languages:
         solved: set[str] | None = None
@@ -187,9 +197,8 @@ def _load_split(source: SplitSource, paths: Paths, attempt_folders: AttemptFolde
             if (source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic"))
             and (source.most_characters is None or len(task.before) <= source.most_characters)
             and (solved is None or task.id in solved)
-            and task.is_for_agents
         ]
-    return _select(map(case_of, tasks), source.most)
+    return _select(map(case_of, select_for_agents(tasks, source.instructions, left_out)), source.most)
 
 
 def _make_synthetic(

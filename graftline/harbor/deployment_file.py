@@ -4,6 +4,7 @@ graftline env upload configs/harbor/engine_bench.yaml
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import Field
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, Text
+from graftline.rollouts.task import Instructions, describe_left_out, select_for_agents
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
@@ -103,6 +105,8 @@ class Refactoring(Config):
     """The `tasks.jsonl` of an artifact, or of a sample."""
     manifest: FilePath | None = None
     """What seeds stand for; the tasks by their ids where it is not given."""
+    instructions: Instructions = "answerable"
+    """Which tasks get a seed where no manifest is given: those that can be done from their instruction, or all that have one."""
     dockerfile: FilePath | None = None
     """Of an image with graftline in it, for executors that build one."""
 
@@ -112,16 +116,17 @@ class Refactoring(Config):
         from graftline.harbor.environments.manifest import SeedManifest, by_id, load_tasks, seed_tasks
 
         path = _find(root, self.tasks, "tasks")
-        tasks = load_tasks(path)
+        tasks, left_out = load_tasks(path), Counter[str]()
         manifest = (
-            SeedManifest.of(tasks)
+            SeedManifest.of(select_for_agents(tasks, self.instructions, left_out))
             if self.manifest is None
             else SeedManifest.load(_find(root, self.manifest, "manifest"))
         )
         seeds = manifest.task_of(by_id(tasks))
         if not seeds:
             raise ConfigError(
-                f"environment.tasks: {self.tasks!r} holds no task that a seed stands for; name another file"
+                f"environment.tasks: {self.tasks!r} holds no task that a seed stands for"
+                f" ({describe_left_out(left_out) or 'the manifest names others'}); name another file"
             )
         context = staging / "context"
         shutil.rmtree(context, ignore_errors=True)

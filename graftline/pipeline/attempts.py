@@ -6,6 +6,7 @@ What was attempted before is not attempted again: it cost tokens. It stands in t
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
 from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker, worker_name
 from graftline.rollouts.shards import latest_by_key, read_shards, sealed_shards
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Task, select_for_agents
 from graftline.rollouts.teachers.base import Teacher
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.prompt import Shot
@@ -261,7 +262,7 @@ def refresh_examples(paths: Paths, examples: Examples) -> bool:
 
 
 def _read_verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
-    for attempt in read_stored_attempts(paths, "train"):
+    for attempt in select_for_agents(read_stored_attempts(paths, "train"), "answerable", Counter()):
         for step in attempt.path if attempt.is_verified else ():
             output, outcome = step.model_output, step.sandbox_result
             # of a verified step
@@ -274,7 +275,7 @@ def _read_verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
                 split="train",
                 shot=Shot(
                     language=attempt.language,
-                    instruction=attempt.instruction or "Change the text as it should be.",
+                    instruction=attempt.instruction,
                     code=step.prompt.text,
                     think=output.think,
                     action=output.action,

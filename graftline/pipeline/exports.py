@@ -22,7 +22,7 @@ from graftline.pipeline.teacher_terms import leave_out_forbidden, teachers_witho
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.exports.chats import dpo_rows, rl_rows, sft_rows, srl_rows
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Instructions, Task, select_for_agents
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
 
@@ -47,6 +47,8 @@ class ExportResult:
     rows: int
     attempts: int
     """Attempts they were made from."""
+    left_out: Mapping[str, int]
+    """Attempts at tasks that are not for whoever is told what to do, by reason."""
 
 
 def export(
@@ -57,23 +59,26 @@ def export(
     split: Split = "train",
     languages: Collection[Language] | None = None,
     teachers: Iterable[str] | None = None,
+    instructions: Instructions = "answerable",
     clock: Clock = utc_now,
 ) -> ExportResult:
     """Write the attempts of one split to `target`, a JSON object per line, whole or not at all, and its record beside it.
 
     Of the `languages` and `teachers` that are named alone, of all where those are None; none of a teacher whose answers may
     not be trained on, but for `atif`, which is for reading. `format` is one of `FORMATS`, and
-    `prompt` the one of `configs/teacher_prompts.yaml` that chats are made by.
+    `prompt` the one of `configs/teacher_prompts.yaml` that chats are made by. `instructions` says at which tasks.
     """
     chosen_languages = None if languages is None else sorted(set(languages))
     chosen_teachers = None if teachers is None else sorted(set(teachers))
     prompt_of_chats = load_prompt(paths.configs, prompt)
     inputs = _inputs(paths, split, chosen_languages)
-    chosen = [
+    stored = (
         attempt
         for attempt in read_stored_attempts(paths, split, chosen_languages)
         if chosen_teachers is None or attempt.teacher in chosen_teachers
-    ]
+    )
+    left_out = Counter[str]()
+    chosen = select_for_agents(stored, instructions, left_out)
     if format != "atif":
         chosen = [*leave_out_forbidden(chosen, teachers_without_training(paths.configs))]
     if _inputs(paths, split, chosen_languages) != inputs:
@@ -96,7 +101,7 @@ def export(
     rows = licenses.total()
     config = {
         "format": format, "split": split, "languages": chosen_languages, "teachers": chosen_teachers,
-        "prompt": {"name": prompt, "digest": prompt_of_chats.digest()},
+        "prompt": {"name": prompt, "digest": prompt_of_chats.digest()}, "instructions": instructions,
     }  # fmt: skip
     counts = {f"license.{license}": count for license, count in sorted(licenses.items()) if license}
     record = ArtifactRecord(
@@ -106,11 +111,11 @@ def export(
         config=config,
         code_version=code_version("graftline.pipeline.exports"),
         files={target.name: _sum(target)},
-        counts={"rows": rows, "attempts": len(chosen), **counts},
+        counts={"rows": rows, "attempts": len(chosen), **left_out, **counts},
         written_at=clock().isoformat(),
     ).with_identity()
     write_atomically(record_path(target), record.model_dump_json(indent=2) + "\n")
-    return ExportResult(target, rows, len(chosen))
+    return ExportResult(target, rows, len(chosen), dict(left_out))
 
 
 def _inputs(paths: Paths, split: Split, languages: Collection[Language] | None) -> dict[str, str]:
@@ -149,7 +154,7 @@ def read_stored_attempts(
         for record in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
             load_verified(record.parent, "teacher_trajectories")
             shards += sealed_shards(record.parent)
-        tasks = [task for task in read_lines(source / "tasks.jsonl", Task) if task.is_for_agents]
+        tasks = [*read_lines(source / "tasks.jsonl", Task)]
         yield from current_attempts(read_shards(shards), tasks).attempts
 
 

@@ -22,6 +22,7 @@ from graftline.pipeline.ports import Ports
 from graftline.pipeline.stages.table import CODE_OF_EVALUATIONS, STAGES
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.round_trip_config import RoundTripConfig
+from graftline.rollouts.task import Instructions
 from graftline.rollouts.teachers.base import OpenAITeacherConfig
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class SamplingConfig(Config):
     """At a task, until one is verified."""
     at_once: int = Field(default=16, ge=1, le=4096)
     """Attempts at a time in this process; as many as the actors have slots, or somewhat more."""
+    instructions: Instructions = "answerable"
+    """Which tasks: those that can be done from their instruction, or all that have one."""
     most_tasks: int | None = Field(default=None, ge=1)
     """Of a partition, from the first; all where it is not given."""
     budget: Budget = Budget()

@@ -149,4 +149,4 @@ def verdict(summary: Summary) -> str:
 
 
 def _is_loss(key: str) -> bool:
-    return key.startswith(("dropped.", "unsound."))
+    return key.startswith(("dropped.", "unsound.", "not_kept."))

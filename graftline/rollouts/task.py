@@ -5,8 +5,9 @@ would teach that nothing, or anything, is right.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -38,6 +39,70 @@ def check_trainable(tags: Iterable[str], name: str) -> None:
     """Raise DataError if what has these tags, a task or an attempt at one, may not be trained on; `name` is what it is called."""
     if EVALUATION_ONLY in tags:
         raise DataError(f"{name}: is of an evaluation, and nothing may be trained on it; leave it out")
+
+
+Instructions = Literal["answerable", "all"]
+"""Which tasks are for whoever is told what to do: those of which it is known that they can be done from what they say, and that change
+code; or all that say anything."""
+_LEFT_OUT = "not_kept."
+_REASONS: Mapping[str, str] = {
+    "no_instruction": "have no instruction",
+    "untried": "have an instruction that nobody tried",
+    "unanswerable": "cannot be done from their instruction",
+    "comment_only": "change no code",
+}
+
+
+class Instructed(Protocol):
+    """A task, or an attempt at one."""
+
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+    @property
+    def instruction_source(self) -> InstructionSource: ...
+    @property
+    def answerable(self) -> bool | None: ...
+
+
+InstructedT = TypeVar("InstructedT", bound=Instructed)
+
+
+def reason_left_out(task: Instructed, instructions: Instructions = "answerable") -> str:
+    """Return why `task` is none for whoever is told what to do, a key of `_REASONS`; empty where it is one."""
+    if task.instruction_source == "none":
+        return "no_instruction"
+    if instructions == "all":
+        return ""
+    if WORDS_ALONE in task.tags:
+        return "comment_only"
+    return "" if task.answerable else "untried" if task.answerable is None else "unanswerable"
+
+
+def select_for_agents(
+    tasks: Iterable[InstructedT], instructions: Instructions, left_out: Counter[str]
+) -> list[InstructedT]:
+    """Return those of `tasks` that are for whoever is told what to do; the others are counted in `left_out`, by reason."""
+    chosen = []
+    for task in tasks:
+        if reason := reason_left_out(task, instructions):
+            left_out[_LEFT_OUT + reason] += 1
+        else:
+            chosen.append(task)
+    return chosen
+
+
+def describe_left_out(left_out: Mapping[str, int], things: str = "tasks") -> str:
+    """Return in words what `select_for_agents` counted; empty where that is nothing."""
+    parts = [
+        f"{left_out[_LEFT_OUT + reason]} {words}"
+        for reason, words in _REASONS.items()
+        if left_out.get(_LEFT_OUT + reason)
+    ]
+    if not parts:
+        return ""
+    could = any(left_out.get(_LEFT_OUT + reason) for reason in _REASONS if reason != "no_instruction")
+    advice = "; `instructions: all` takes all that have an instruction" if could else ""
+    return f"{things} left out: {', '.join(parts)}{advice}"
 
 
 class Task(BaseModel):
@@ -74,8 +139,8 @@ class Task(BaseModel):
 
     @property
     def is_for_agents(self) -> bool:
-        """Whether it is one for whoever is told what to do: the instruction says it, as far as is known, and code changes."""
-        return self.answerable is not False and WORDS_ALONE not in self.tags
+        """Whether it is one for whoever is told what to do: it can be done from its instruction, and code changes."""
+        return not reason_left_out(self)
 
     @property
     def gold_actions(self) -> tuple[PatternAction | RuleAction, ...]:

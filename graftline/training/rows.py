@@ -4,6 +4,7 @@ The form of a row is that of the recipe: chats, pairs, steps of experts, or task
 tasks that a model is to solve before and after, are of the splits that nothing is trained on: other repositories.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ from graftline.datasets.synthetic.families import has_held_out_form
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.exports.chats import dpo_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.task import Task, check_trainable, validate_tasks
+from graftline.rollouts.task import Task, check_trainable, select_for_agents, validate_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.rollouts.teachers.answer import Answer, fits_format, format_answer
 from graftline.rollouts.teachers.prompt import Prompt
@@ -58,14 +59,19 @@ def check_fits(recipe: str, source: Source) -> None:
         )
 
 
-def rows_of(material: Material, recipe: str, source: Part, prompt: Prompt, most: int) -> tuple[list[Row], list[Task]]:
-    """Return at most so many rows of one part of a recipe, and their tasks; SandboxError where the sandbox failed."""
+def rows_of(
+    material: Material, recipe: str, source: Part, prompt: Prompt, most: int, left_out: Counter[str]
+) -> tuple[list[Row], list[Task]]:
+    """Return at most so many rows of one part of a recipe, and their tasks; SandboxError where the sandbox failed.
+
+    Attempts at tasks that are not for whoever is told what to do are counted in `left_out`.
+    """
     if not most:
         return [], []
     if isinstance(source, TrajectorySource) and not prompt.settings.shows_target:
-        return _trajectory_rows(material, recipe, source, prompt, most)
+        return _trajectory_rows(material, recipe, source, prompt, most, left_out)
     if isinstance(source, TrajectorySource):
-        tasks = _tasks_of_attempts(material, source, prompt, most)
+        tasks = _tasks_of_attempts(material, source, prompt, most, left_out)
     else:
         tasks = _synthetic_tasks(material, source, prompt, most)
     thoughts = _thoughts(tasks, material.sandbox) if prompt.settings.answer.layout == "thought" else []
@@ -87,35 +93,37 @@ def _synthetic_tasks(
             per_snippet, templates = source.per_snippet, source.templates
             edits += synthesize(pieces, language, share, seed, sandbox, material.split, per_snippet, templates)
     tasks = validate_tasks(material.counted(edits), sandbox).tasks
-    answerable = [task for task in tasks if is_answerable(task, prompt)]
+    answerable = [task for task in tasks if is_sayable(task, prompt)]
     return balance(answerable, most, lambda task: task.language, template_of)
 
 
-def _tasks_of_attempts(material: Material, source: TrajectorySource, prompt: Prompt, most: int) -> list[Task]:
+def _tasks_of_attempts(
+    material: Material, source: TrajectorySource, prompt: Prompt, most: int, left_out: Counter[str]
+) -> list[Task]:
     """Return tasks that were solved in one step, with that step's action as theirs; in train, none of a held-out form."""
     tasks: list[Task] = []
     for language in source.languages:
         by_id, attempts = material.attempts(language)
-        for trajectory in attempts:
-            if not trajectory.is_solved_in_one_step or not _fits_source(trajectory, source):
+        for trajectory in _fitting(attempts, source, left_out):
+            if not trajectory.is_solved_in_one_step:
                 continue
             action = trajectory.path[0].model_output.action
             assert action is not None  # it made the target text
             task = by_id[trajectory.task_id].model_copy(update={"gold_action": action, "gold_next": ()})
-            if is_answerable(task, prompt) and not (material.split == "train" and has_held_out_form(action, language)):
+            if is_sayable(task, prompt) and not (material.split == "train" and has_held_out_form(action, language)):
                 tasks.append(task)
     return balance(tasks, most, lambda task: task.language)
 
 
 def _trajectory_rows(
-    material: Material, recipe: str, source: TrajectorySource, prompt: Prompt, most: int
+    material: Material, recipe: str, source: TrajectorySource, prompt: Prompt, most: int, left_out: Counter[str]
 ) -> tuple[list[Row], list[Task]]:
     tasks: dict[str, Task] = {}
     rows: list[Row] = []
     for language in source.languages:
         by_id, attempts = material.attempts(language)
         tasks |= by_id
-        fitting = [trajectory for trajectory in attempts if _fits_source(trajectory, source)]
+        fitting = _fitting(attempts, source, left_out)
         if recipe in _TRAJECTORY_ROWS:
             rows += _TRAJECTORY_ROWS[recipe](fitting, prompt)
         else:
@@ -132,6 +140,11 @@ _TRAJECTORY_ROWS: Mapping[str, Callable[[Iterable[Trajectory], Prompt], Iterator
     "sl_basic": sft_rows,
     "srl": srl_rows,
 }
+
+
+def _fitting(attempts: Iterable[Trajectory], source: TrajectorySource, left_out: Counter[str]) -> list[Trajectory]:
+    of_source = (trajectory for trajectory in attempts if _fits_source(trajectory, source))
+    return select_for_agents(of_source, source.instructions, left_out)
 
 
 def _fits_source(trajectory: Trajectory, source: TrajectorySource) -> bool:
@@ -151,7 +164,7 @@ def rows_of_tasks(recipe: str, tasks: Sequence[Task], prompt: Prompt, thoughts: 
     return (make_row(task, prompt, think) for task, think in zip(tasks, thoughts or [""] * len(tasks), strict=True))
 
 
-def is_answerable(task: Task, prompt: Prompt) -> bool:
+def is_sayable(task: Task, prompt: Prompt) -> bool:
     """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
     return task.gold_action is not None and not task.gold_next and fits_format(_answer(task), prompt.settings.answer)
 
@@ -205,7 +218,7 @@ _TASK_ROWS: Mapping[str, Callable[[Task, Prompt, str], Row]] = {
 
 
 def _answer(task: Task) -> Answer:
-    assert task.gold_action is not None  # `is_answerable`
+    assert task.gold_action is not None  # `is_sayable`
     # variables of the same names in the same order: what can be said in one way is learned sooner
     return Answer("", canonicalize(task.gold_action), StateUpdate(), is_strict=True)
 

@@ -12,6 +12,7 @@ from graftline.astgrep.binding import Language
 from graftline.core.config import Config
 from graftline.core.hashing import digest, sha256_file
 from graftline.datasets.synthetic.families import OF_FAMILY
+from graftline.rollouts.task import Instructions
 from graftline.training.tracking import TrackingSettings
 
 _HOUR_S, _TEN_YEARS_S = 3600, 315_360_000
@@ -57,6 +58,8 @@ class TrajectorySource(_Source):
     """Those of these teachers alone; of all if there are none."""
     of: Literal["all", "real", "synthetic"] = "all"
     """Kind of the edits."""
+    instructions: Instructions = "answerable"
+    """At which tasks: those that can be done from their instruction, or all that have one."""
 
 
 class ComposedSource(_Source):

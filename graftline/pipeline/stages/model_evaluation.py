@@ -29,6 +29,7 @@ from graftline.evals.report import browser_page, count_reasons, markdown_page
 from graftline.evals.sources import BenchmarkSource, PairsSource, load_cases, source_artifacts
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import config_names, find_config, rewriter, stage_code
+from graftline.rollouts.task import describe_left_out
 
 if TYPE_CHECKING:
     from graftline.pipeline.solvers import Solvers
@@ -109,7 +110,8 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
         request, known_attempts = find_known(lineage, folder, request, _read_valid)
 
         def make(partial: Path) -> Contents:
-            cases, left_out = _cases(lineage, file)
+            not_for_agents = Counter[str]()
+            cases, left_out = _cases(lineage, file, not_for_agents)
             attempts: list[Attempt] = []
             # a sandbox of this process is what tests ask for, and a process more would bring another one
             workers = 0 if lineage.manifest.sandbox.kind == "memory" else default_workers()
@@ -121,7 +123,8 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
                             known_attempts, lineage.advance,
                         )  # fmt: skip
             return replace(
-                _write(partial, name, file, cases, left_out, attempts), facts=solvers.facts(file.contestants)
+                _write(partial, name, file, cases, left_out, not_for_agents, attempts),
+                facts=solvers.facts(file.contestants),
             )
 
         return lineage.build(folder, request, make)
@@ -133,6 +136,7 @@ def _write(
     file: EvaluationFile,
     cases: Sequence[Case],
     left_out: Mapping[str, str],
+    not_for_agents: Mapping[str, int],
     attempts: Sequence[Attempt],
 ) -> Contents:
     write_lines(folder / ATTEMPTS, attempts)
@@ -140,12 +144,14 @@ def _write(
     (folder / SUMMARY).write_text(
         json.dumps({**_summary(file, attempts), LEFT_OUT: left_out}, indent=2) + "\n", "utf-8"
     )
-    (folder / REPORT).write_text(markdown_page(name, file.description, attempts, left_out), "utf-8")
+    page = markdown_page(name, file.description, attempts, left_out, note=describe_left_out(not_for_agents))
+    (folder / REPORT).write_text(page, "utf-8")
     (folder / BROWSER).write_text(browser_page(name, cases, attempts), "utf-8")
     infra = sum(attempt.is_infra for attempt in attempts)
     solved = Counter(attempt.contestant for attempt in attempts if attempt.is_verified)
     counts = {"rows": len(attempts), "tasks": len(cases), "valid": len(attempts) - infra, "infra": infra}
     counts |= {f"left_out.{reason}": count for reason, count in count_reasons(left_out).items()}
+    counts |= not_for_agents
     return Contents({**counts, **{f"solved.{solver}": solved[solver] for solver in sorted(file.contestants)}})
 
 
@@ -184,12 +190,20 @@ def _check_is_fetched(lineage: Lineage, name: str) -> None:
         raise ConfigError(f"tasks.dataset: {name!r} is not here yet; `graftline data fetch {name}` brings it")
 
 
-def _cases(lineage: Lineage, file: EvaluationFile) -> tuple[list[Case], dict[str, str]]:
-    """Return the tasks of all sources, and by the ids of those whose tests are of no use on this machine, why."""
+def _cases(lineage: Lineage, file: EvaluationFile, not_for_agents: Counter[str]) -> tuple[list[Case], dict[str, str]]:
+    """Return the tasks of all sources, and by the ids of those whose tests are of no use on this machine, why.
+
+    Tasks that are not for whoever is told what to do are counted in `not_for_agents`.
+    """
     cases: dict[str, Case] = {}
     for source in file.tasks:
         loaded = load_cases(
-            source, lineage.paths, lineage.teacher_folders, lambda: lineage.ports.sandbox, lineage.advance
+            source,
+            lineage.paths,
+            lineage.teacher_folders,
+            lambda: lineage.ports.sandbox,
+            not_for_agents,
+            lineage.advance,
         )
         for case in loaded:
             cases.setdefault(case.id, case)

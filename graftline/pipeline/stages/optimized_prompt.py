@@ -8,7 +8,9 @@ with what it has paid for.
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from graftline.prompts.journal import FileJournal, request_stop, watch_stop_file
 from graftline.prompts.outcome import Outcome
 from graftline.prompts.settings import PromptLearningConfig
 from graftline.rollouts.collect import RolloutConfig
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Instructions, Task, describe_left_out, select_for_agents
 from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
 
 PROMPTS_FILE = "teacher_prompts.yaml"
@@ -49,6 +51,8 @@ class PromptFile(Config):
     """What of it may be changed."""
     tasks: str = Field(min_length=1)
     """The `tasks.jsonl` of an artifact, or of a sample, relative to the root."""
+    instructions: Instructions = "answerable"
+    """Which of them: those that can be done from their instruction, or all that have one."""
     train: int = Field(default=40, ge=2, le=10_000)
     """Tasks that prompts are changed and compared on."""
     validation: int = Field(default=20, ge=0, le=10_000)
@@ -94,8 +98,9 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     """Make the prompt of one file of configs/prompts better, by reflection on what its answers were worth."""
     file = prompt_file(lineage.paths, name)
     prompt = load_prompt(lineage.paths.configs, file.prompt)
-    tasks, inputs = load_tasks(lineage.paths.root / file.tasks), find_tasks(lineage, file.tasks)
-    train, validation = split_tasks(tasks, file.train, file.validation)
+    inputs, left_out = find_tasks(lineage, file.tasks), Counter[str]()
+    tasks = select_for_agents(load_tasks(lineage.paths.root / file.tasks), file.instructions, left_out)
+    train, validation = split_tasks(tasks, file.train, file.validation, describe_left_out(left_out))
     config = {
         "asked": deciding_settings(file),
         "prompt": prompt.digest(),
@@ -109,7 +114,8 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
         outcome = _optimize(lineage, name, file, prompt, train, validation, partial)
         prompts = load_yaml(lineage.paths.configs / PROMPTS_FILE, Prompts)
         settings = prompts.prompts[file.prompt]
-        return write_outcome(partial, name, settings, prompts.shots if settings.has_shots else (), outcome)
+        contents = write_outcome(partial, name, settings, prompts.shots if settings.has_shots else (), outcome)
+        return replace(contents, counts={**contents.counts, **left_out})
 
     return lineage.build(lineage.paths.prompt(name), request, make)
 
@@ -259,8 +265,13 @@ def prompt_file(paths: Paths, name: str) -> PromptFile:
     return load_yaml(find_config(paths, "prompts", name, "prompt"), PromptFile)
 
 
-def split_tasks(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple[list[Task], list[Task]]:
-    """Return tasks to change prompts on, and tasks of other repositories to judge them on; the same for the same tasks."""
+def split_tasks(
+    tasks: Sequence[Task], n_train: int, n_validation: int, note: str = ""
+) -> tuple[list[Task], list[Task]]:
+    """Return tasks to change prompts on, and tasks of other repositories to judge them on; the same for the same tasks.
+
+    `note` is what is said beside the number of tasks where they are too few.
+    """
     by_group: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda task: sha256_text(task.id)):
         by_group.setdefault(task.group, []).append(task)
@@ -271,7 +282,7 @@ def split_tasks(tasks: Sequence[Task], n_train: int, n_validation: int) -> tuple
     train = sorted((task for group in groups for task in by_group[group]), key=lambda task: sha256_text(task.id))
     if len(train) < n_train or len(validation) < n_validation:
         raise DataError(
-            f"{len(tasks)} tasks of {len(by_group)} repositories are {len(train)} to change prompts on and"
+            f"{len(tasks)} tasks{f' ({note})' if note else ''} of {len(by_group)} repositories are {len(train)} to change prompts on and"
             f" {len(validation)} of other repositories to judge them on; {n_train} and {n_validation} are asked for, so ask"
             " for fewer"
         )
@@ -284,4 +295,6 @@ def deciding_settings(file: PromptFile) -> dict[str, Any]:
     # how many are asked for at the same time changes nothing but the time it takes
     tree["gepa"].get("rollout", {}).pop("max_concurrent", None)
     tree["gepa"].pop("max_concurrent_rollouts", None)
+    # the digest of the tasks says it
+    tree.pop("instructions")
     return tree

@@ -22,7 +22,7 @@ from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
 from graftline.pipeline.teacher_terms import leave_out_forbidden, teachers_without_training
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Task, describe_left_out
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
 from graftline.training.recipes.open import load_recipe, recipe_names
@@ -67,13 +67,15 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         train: list[Row] = []
         held_out: list[Row] = []
         tasks: list[Task] = []
+        left_out = Counter[str]()
         to_train, to_look, to_solve = (_material(lineage, split) for split in (_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT))
         for part in parts_of(source):
-            train += rows_of(to_train, config.recipe, part, prompt, part.examples)[0]
-            held_out += rows_of(to_look, config.recipe, part, prompt, part.held_out)[0]
-            tasks += rows_of(to_solve, config.recipe, part, prompt, part.held_out)[1]
+            train += rows_of(to_train, config.recipe, part, prompt, part.examples, left_out)[0]
+            held_out += rows_of(to_look, config.recipe, part, prompt, part.held_out, Counter())[0]
+            tasks += rows_of(to_solve, config.recipe, part, prompt, part.held_out, Counter())[1]
         if not train:
-            raise DataError(f"recipe {name!r}: nothing fits what `data` asks for, so there is nothing to train on")
+            cause = describe_left_out(left_out, "attempts") or "nothing fits what `data` asks for"
+            raise DataError(f"recipe {name!r}: {cause}, so there is nothing to train on")
         write_rows(folder / TRAIN, train)
         write_rows(folder / HELD_OUT, held_out)
         write_rows(folder / TASKS, [task.model_dump(mode="json") for task in tasks])
@@ -81,7 +83,7 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         counts = {f"license.{license}": count for license, count in sorted(licenses.items()) if license}
         teachers = Counter(str(row.get("teacher", "")) for row in train)
         counts |= {f"teacher.{teacher}": count for teacher, count in sorted(teachers.items()) if teacher}
-        return Contents({"rows": len(train), "held_out": len(held_out), "tasks": len(tasks), **counts})
+        return Contents({"rows": len(train), "held_out": len(held_out), "tasks": len(tasks), **left_out, **counts})
 
     return lineage.build(lineage.paths.training_set(name), request, make)
 
@@ -113,7 +115,7 @@ def _material(lineage: Lineage, split: Split) -> Material:
 
     def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
         stored = read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task)
-        tasks = [task for task in stored if task.is_for_agents]
+        tasks = [*stored]
         shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
         chosen = current_attempts(read_shards(shards), tasks).attempts
         return {task.id: task for task in tasks}, [*leave_out_forbidden(chosen, refused)]

@@ -1,5 +1,6 @@
 """The stage `trajectories`: the attempts of all teachers as Parquet."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from graftline.rollouts.collect_many import Attempts, collect_many, times_folder
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.rollouts.queue.base import Job
 from graftline.rollouts.shards import current_attempts, latest_by_key, link_shards, read_shards, sealed_shards
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Task, select_for_agents
 from graftline.rollouts.trajectory import Trajectory, attempt_key, tally
 
 
@@ -63,13 +64,15 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
         except RecordError:
             record = None
         earlier = link_shards(folder, target) if record else []
-        known_attempts = latest_by_key(read_shards(earlier))
+        known_attempts, left_out = latest_by_key(read_shards(earlier)), Counter[str]()
         if teacher.uses_feedback:
             # loads all that asking takes, which is much, for whoever only wants to know the assets
             from graftline.pipeline.attempts import Partition, sample_attempts
 
             partition = Partition(language, split, teacher, made_by)
-            current = sample_attempts(lineage, partition, _for_agents(tasks), known_attempts)
+            instructions = lineage.settings.trajectories.asking.instructions
+            chosen = select_for_agents(tasks, instructions, left_out)
+            current = sample_attempts(lineage, partition, chosen, known_attempts)
         else:
             # another code may come to something else at all of them
             is_same_code = record is not None and record.code_version == request.code_version
@@ -78,7 +81,7 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
         added = [trajectory for trajectory in current if known_attempts.get(trajectory.key) != trajectory]
         if added or not earlier:
             write_lines(target / f"shard-{len(earlier) + 1:05}.jsonl", added)
-        return Contents(tally(current))
+        return Contents({**tally(current), **left_out})
 
     return lineage.build(folder, request, make)
 
@@ -123,12 +126,8 @@ def _missing_jobs(lineage: Lineage, language: Language, split: Split) -> list[Jo
     tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
     known_attempts = latest_by_key(read_shards(sealed_shards(folder))) | load_stored_attempts(lineage.paths, partition)
     asking = lineage.settings.trajectories.asking
-    return [assignment.job() for assignment in missing(_for_agents(tasks), partition, asking, known_attempts)]
-
-
-def _for_agents(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks that a teacher can attempt who is told what to do and not what comes of it."""
-    return [task for task in tasks if task.is_for_agents]
+    chosen = select_for_agents(tasks, asking.instructions, Counter())
+    return [assignment.job() for assignment in missing(chosen, partition, asking, known_attempts)]
 
 
 def _compute(

@@ -19,7 +19,7 @@ from graftline.datasets.edit import Edit
         (("agentpack", "hunk", "agent:claude", "instruction:derived"), ("none", False, "no_instruction")),
         (("oce_dataft", "style:lazy", "model:qwen3", "seed-commit"), ("model", None, None)),
         (("marv", "type:rename-method", "votes:2/2"), ("rule", None, None)),
-        ((), ("human", None, None)),
+        ((), ("human", True, "written")),
     ],
 )
 def test_a_record_without_the_fields_has_what_its_tags_say(

@@ -35,12 +35,12 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def ids(paths: Paths, source: TaskSource) -> list[str]:
-    return [one.id for one in load_cases(source, paths, lambda language, split: (), MemorySandbox)]
+    return [one.id for one in load_cases(source, paths, lambda language, split: (), MemorySandbox, Counter())]
 
 
 def test_of_a_split_classes_take_turns_and_it_is_the_same_every_time(paths: Paths) -> None:
     source = SplitSource(most=6)
-    found = load_cases(source, paths, lambda language, split: (), MemorySandbox)
+    found = load_cases(source, paths, lambda language, split: (), MemorySandbox, Counter())
 
     assert Counter(one.edit_class for one in found) == {"d0": 2, "d1": 2, "swap": 2}
     assert [one.id for one in found] == ids(paths, source) == ids(paths, SplitSource(most=7))[:6]

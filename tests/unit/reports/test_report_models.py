@@ -14,7 +14,7 @@ def edit(name: str, split: str, tokens: int = 10, **changes: Any) -> dict[str, A
     return {
         "id": f"one:{name}", "dataset": "one", "language": "python", "split": split, "instruction": f"Do {name}",
         "pre": f"pre {name}", "post": f"post {name}", "tags": "[]", "license": "MIT", "origin_group": f"owner/{name}",
-        "cluster": f"cluster-{name}", "origin": name, "pre_tokens": tokens, "post_tokens": 2 * tokens, **changes,
+        "cluster": f"cluster-{name}", "instruction_source": "rule", "origin": name, "pre_tokens": tokens, "post_tokens": 2 * tokens, **changes,
     }  # fmt: skip
 
 

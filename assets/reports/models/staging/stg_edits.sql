@@ -6,6 +6,7 @@ select
     split,
     license,
     origin_group,
+    instruction_source,
     cluster,
     pre_tokens,
     post_tokens,
