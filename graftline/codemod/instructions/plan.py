@@ -6,7 +6,7 @@ Every operation is tried on the text as it is planned, so a plan leads to the te
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
@@ -215,14 +215,33 @@ def _line_operations(
         for first, last, start, end in _split_hunk(old, new, *hunk):
             place = _Place(text, new[:start], old[first:last], new[start:end], old[last : last + 1])
             for operation in place.operations():
-                changed = apply_operation(operation, text, language, sandbox)
+                whole = _with_blank_lines(operation, text, after)
+                changed = apply_operation(whole, text, language, sandbox)
                 if changed is not None and split(changed) == new[:end] + old[last:]:
-                    yield operation, changed
+                    yield whole, changed
                     text = changed
                     break
             else:
                 yield None, text
                 return
+
+
+def _with_blank_lines(operation: Insert | Replace, text: str, after: str) -> Insert | Replace:
+    """Return `operation` with the blank lines that its code has between others, which tell nothing of a place."""
+    match operation:
+        case Insert(code=code):
+            return replace(operation, code=_as_written(code, after))
+        case Replace(old, new):
+            return replace(operation, old=_as_written(old, text), new=_as_written(new, after))
+
+
+def _as_written(code: str, text: str) -> str:
+    """Return lines of code as they stand in `text`, without common indentation; as they are where they do not."""
+    spans = find_code(text, code) if "\n" in code else []
+    if not spans:
+        return code
+    start, end = spans[0]
+    return "\n".join(dedent(text[text.rfind("\n", 0, start) + 1 : end].split("\n")))
 
 
 def _split_hunk(
@@ -255,8 +274,12 @@ class _Place:
     following: Sequence[str]
     """The line after them, if there is one."""
 
-    def operations(self) -> Iterator[Operation]:
-        """Yield what may be said of it, the plainest first."""
+    def operations(self) -> Iterator[Insert | Replace]:
+        """Yield what may be said of it, the plainest first; a bracket says nothing of the place, unless nothing else does."""
+        operations = [*self._all_operations()]
+        yield from sorted(operations, key=lambda operation: not _is_telling(operation))
+
+    def _all_operations(self) -> Iterator[Insert | Replace]:
         if not self.old:
             for is_numbered in (False, True):
                 yield from self._insertions(is_numbered)
@@ -275,10 +298,13 @@ class _Place:
         code = "\n".join(dedent(self.new))
         sides: Mapping[Literal["after", "before"], Sequence[str]] = {"after": self.done[-1:], "before": self.following}
         for side, lines in sides.items():
-            # a bracket says nothing of the place
-            for anchor in (line.strip() for line in lines if _WORD.search(line)):
+            for anchor in map(str.strip, lines):
                 for number in _numbers(self.text, anchor, is_numbered):
                     yield Insert(code, anchor, side, number)
+
+
+def _is_telling(operation: Insert | Replace) -> bool:
+    return _WORD.search(operation.anchor if isinstance(operation, Insert) else operation.old) is not None
 
 
 def _margin(lines: Sequence[str]) -> int:

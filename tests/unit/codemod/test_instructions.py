@@ -86,7 +86,7 @@ def test_words_are_of_the_two_texts_and_of_what_is_asked_and_the_same_for_a_seed
         (Rename("result", "amount"), ["Change the name `result` to `amount` wherever it is used.", "Rename `result` to `amount`."]),
         (
             Rewrite("f($A, $$$B)", "g($$$B)"),
-            ["Rewrite `f(x, …)` as `g(…)` everywhere, whatever x is.", "Make `f(x, …)` `g(…)`, whatever x is."],
+            ["Rewrite `f(x, …)` as `g(…)` everywhere, whatever x is.", "Turn `f(x, …)` into `g(…)`, whatever x is."],
         ),
         (Replace("x", "y"), ["Replace `x` with `y`.", "Have `y` instead of `x`."]),
         (Replace("x", "y", 2), ["Replace the second `x` with `y`.", "Have `y` instead of the second `x`."]),
@@ -104,6 +104,24 @@ def test_each_operation_has_its_sentences(operation: object, texts: list[str]) -
         assert {read_instruction(other, "x()\nx\nf(a, b)\nresult\n", "python", SANDBOX) for other in worded} == {
             apply_operation(operation, "x()\nx\nf(a, b)\nresult\n", "python", SANDBOX)  # type: ignore[arg-type]
         }
+
+
+def test_blank_lines_of_the_code_stay_in_what_is_quoted() -> None:
+    before = "import a\n\n\ndef f():\n    g()\n\n    h()\n"
+    after = "import a\n\n\ndef f():\n    with lock:\n        g()\n\n        h()\n"
+    [text, _] = (wording.text for wording in describe_edit(before, after, "python", "seed", SANDBOX))
+    assert [block for block in re.findall(r"```python\n(.*?)\n```", text, re.S) if "h()" in block] == [
+        "g()\n\nh()",
+        "with lock:\n    g()\n\n    h()",
+    ]
+    assert read_instruction(text, before, "python", SANDBOX) == after
+
+
+def test_a_place_is_told_by_a_line_that_says_something() -> None:
+    before = "function f() {\n  if (a) {\n    b();\n  }\n  if (c) {\n    d();\n  }\n}\n"
+    after = before.replace("d();\n  }\n", "d();\n  }\n  g();\n")
+    [text, _] = (wording.text for wording in describe_edit(before, after, "javascript", "seed", SANDBOX))
+    assert "d();" in text
 
 
 def test_code_that_cannot_be_quoted_is_not_asked_for() -> None:
