@@ -5,12 +5,14 @@ An edit inherits group, commit, license and therefore split of its snippet. Of t
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from graftline.astgrep.binding import Language, Tree, parse
+from graftline.codemod.grammar import KEYWORDS
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
@@ -25,6 +27,7 @@ from graftline.sandbox.base import Match, Sandbox
 if TYPE_CHECKING:
     from graftline.datasets.splits import Split  # which needs numpy
 
+_WORD = re.compile(r"\w+")
 _BATCH = 16
 """Snippets that go to the sandbox together. How often a family was used counts from one batch to the next, so the edits
 depend on this number, but not on the machine."""
@@ -174,6 +177,7 @@ def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int)
         tags.append(f"hard_negative:{instance.alike}")
     if source.language != language:
         tags.append(f"source_language:{source.language}")
+    is_named = _names_what_is_new(candidate.instruction, instance.pre, instance.post, language)
     return Edit(
         instruction=candidate.instruction,
         pre=instance.pre,
@@ -181,6 +185,8 @@ def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int)
         language=language,
         tags=tuple(tags),
         instruction_source="rule",
+        answerable=True if is_named else None,
+        answerable_by="template" if is_named else None,
         id=_id(snippet, instance),
         dataset="synthetic_rules",
         license=source.license,
@@ -192,6 +198,12 @@ def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int)
         gold_action=candidate.actions[0],
         gold_next=candidate.actions[1:],
     )
+
+
+def _names_what_is_new(instruction: str, pre: str, post: str, language: Language) -> bool:
+    """Return whether `instruction` names every word that only the text after has; which keyword is meant follows from it."""
+    new = {*_WORD.findall(post)} - {*_WORD.findall(pre)} - KEYWORDS[language]
+    return new <= {*_WORD.findall(instruction)}
 
 
 def _find_look_alike(
