@@ -28,6 +28,11 @@ def index_page(
             "How many edits of a row's dataset fell out because an edit of a column's dataset says the same.",
             "",
             table(_overlaps(names, marts["dataset_overlaps"])),
+            "## Instructions",
+            "",
+            "Of the tasks that were made: where the instruction comes from, and whether the change can be done from it, as somebody tried.",
+            "",
+            table(_instructions(marts["dataset_instructions"])),
             "## Evaluations they were kept away from",
             "",
             describe_evaluations(evaluations, number_of(funnel, "contaminated")),
@@ -71,6 +76,21 @@ def _overlaps(names: Sequence[str], overlaps: Rows) -> list[dict[str, Any]]:
     for row in overlaps:
         edits[row["dataset"], row["kept_in"]] += row["edits"]
     return [{"edits of": name, **{kept_in: edits[name, kept_in] for kept_in in names}} for name in names]
+
+
+def _instructions(rows: Rows) -> list[dict[str, Any]]:
+    counts = ("tasks", "answerable", "unanswerable", "untried")
+    total = {name: sum(row[name] for row in rows) for name in counts}
+    listed = [*rows, {"dataset": "all", "source": "", **total}] if rows else []
+    return [
+        {
+            "dataset": row["dataset"],
+            "instruction from": row["source"],
+            **{name: row[name] for name in counts},
+            "% answerable": _percent(row["answerable"], row["tasks"]),
+        }
+        for row in listed
+    ]
 
 
 def _languages(stats: Rows) -> list[dict[str, Any]]:

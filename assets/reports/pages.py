@@ -37,6 +37,7 @@ DATASET_MARTS = (
     "dataset_drops",
     "dataset_overlaps",
     "dataset_labels",
+    "dataset_instructions",
     "dataset_examples",
 )
 TEACHER_MARTS = (

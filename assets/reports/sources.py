@@ -10,6 +10,7 @@ from typing import Any
 
 from graftline.core.parquet import Column
 from graftline.datasets.edit import DIVISION, DROPS, EDITS, NORMALIZED
+from graftline.pipeline.dataset_views.instructions import instruction_counts
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.raw import raw_record
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
@@ -49,6 +50,7 @@ def open_sources(lineage: Lineage) -> Sources:
     _add_records(sources, lineage)
     _add_normalized(sources, lineage)
     _add_division(sources, lineage)
+    _add_instructions(sources, lineage)
     _add_partitions(sources, lineage)
     return sources
 
@@ -104,6 +106,13 @@ def _add_division(sources: Sources, lineage: Lineage) -> None:
         if f"{language}.parquet" in record.files
     }
     sources.queries["division"] = _by_language(files, DIVISION)
+
+
+def _add_instructions(sources: Sources, lineage: Lineage) -> None:
+    folders = _read_stored_folders(sources, lineage, "tasks", "tasks")
+    counts = instruction_counts(lineage.record(folder) for folder in folders)
+    columns: Mapping[str, Column] = {"dataset": "word", "source": "word", "answer": "word", "tasks": "whole"}
+    sources.queries["instructions"] = of_rows([count._asdict() for count in counts], columns)
 
 
 def _add_partitions(sources: Sources, lineage: Lineage) -> None:

@@ -13,11 +13,12 @@ import numpy.typing as npt
 from graftline.core.errors import RecordError
 from graftline.core.parquet import read_parquet, read_table
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, NormalizedRecord, load_record, load_verified
+from graftline.core.record import RECORD_NAME, ArtifactRecord, NormalizedRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import shard_tables
 from graftline.datasets.splits import MOVES, SPLITS, language_files
 from graftline.pipeline.dataset_views import Table
+from graftline.pipeline.dataset_views.instructions import ANSWERS, InstructionCount, instruction_counts
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, short_version
 
 _SIDES = {"pre": "pre_tokens", "post": "post_tokens"}
@@ -37,17 +38,26 @@ def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[dict[str
 
     `dropped` counts rows and parts of rows, `duplicates` edits that were left out when all datasets were divided, and
     `licenses` edits and labels, each the most frequent first; `cells` the edits of each language and split; `moves` how many
-    rows were in which split before the last assignment, and are in which one since, or why in none.
+    rows were in which split before the last assignment, and are in which one since, or why in none; `instructions` the tasks
+    that were made of them, by where their instruction comes from.
     """
     present = find_normalized(paths, catalog, names)
     splits, divided, moves = _read_splits(paths, catalog), _count_left_out(paths), _read_moves(paths)
-    return [{**_stats(paths, catalog, name, splits, divided), "moves": moves.get(name, [])} for name in present]
+    instructions = instruction_counts(_records_of_tasks(paths, catalog))
+    return [
+        {
+            **_stats(paths, catalog, name, splits, divided),
+            "moves": moves.get(name, []),
+            "instructions": _instructions(instructions, name),
+        }
+        for name in present
+    ]
 
 
 def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Return what became of the rows, who moved where, how long the edits are, the licenses, and why rows were left out."""
     became, cells = [], []
-    licenses, reasons = [], []
+    licenses, reasons, instructions = [], [], []
     for dataset in datasets:
         name, left_out = dataset["name"], (sum(dataset["dropped"].values()), sum(dataset["duplicates"].values()))
         counts = (dataset["rows_in"], dataset["edits"], dataset["labels"], *left_out)
@@ -57,6 +67,10 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
             for side in _SIDES:
                 lengths = [f"{cell[side][measure]:,}" for measure in _MEASURES]
                 cells.append((name, cell["language"], cell["split"], f"{cell['edits']:,}", side, *lengths))
+        for row in dataset["instructions"]:
+            tasks = sum(row[answer] for answer in ANSWERS.values())
+            numbers = [f"{row[answer]:,}" for answer in ANSWERS.values()]
+            instructions.append((name, row["source"], f"{tasks:,}", *numbers, f"{row['answerable'] / tasks:.1%}"))
         licenses += _shares(name, dataset["licenses"])
         reasons += _shares(name, {**dataset["dropped"], **dataset["duplicates"]})
     columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
@@ -64,6 +78,7 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
         ("Datasets", ["dataset", "version", *columns], became),
         moves_table([move for dataset in datasets for move in dataset["moves"]]),
         ("Edits, and their tokens", ["dataset", "language", "split", "edits", "text", *_MEASURES], cells),
+        ("Instructions of tasks", ["dataset", "source", "tasks", *ANSWERS.values(), "share"], instructions),
         ("Licenses of edits and labels", ["dataset", "license", "number", "share"], licenses),
         ("Left out", ["dataset", "reason", "number", "share"], reasons),
     ]
@@ -87,6 +102,25 @@ def moves_table(moves: Iterable[Mapping[str, Any]]) -> Table:
         for language, split in order
     ]
     return "Since the last assignment", ["language", "split", *_EVENTS.values()], rows
+
+
+def _records_of_tasks(paths: Paths, catalog: Catalog) -> Iterator[ArtifactRecord]:
+    for language, split in partitions_named(catalog, None, None):
+        folder = paths.partition("tasks", language, split)
+        if (folder / RECORD_NAME).exists():
+            yield load_record(folder)
+
+
+def _instructions(counts: Sequence[InstructionCount], name: str) -> list[dict[str, Any]]:
+    """Return a row for each source, and one for all where they are several."""
+    rows: dict[str, dict[str, Any]] = {}
+    own = [count for count in counts if count.dataset == name]
+    sources = [*dict.fromkeys(count.source for count in own)]
+    for source in [*sources, "all"] if len(sources) > 1 else sources:
+        rows[source] = {"source": source, **dict.fromkeys(ANSWERS.values(), 0)}
+        for count in own:
+            rows[source][count.answer] += count.tasks if source in (count.source, "all") else 0
+    return [*rows.values()]
 
 
 def _shares(name: str, counts: Mapping[str, int]) -> list[tuple[str, str, str, str]]:

@@ -12,6 +12,7 @@ from graftline.core.processes import Workers, default_workers
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
+from graftline.pipeline.dataset_views.instructions import count_key
 from graftline.pipeline.instruction_trials import trial_settings, try_instructions
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
@@ -21,7 +22,6 @@ from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
-_ANSWERABLE = {True: "answerable", False: "unanswerable", None: "untried"}
 
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -39,9 +39,7 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         valid = try_instructions(lineage, language, split, soundness.tasks)
         write_lines(folder / "tasks.jsonl", valid)
         unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
-        instructions = Counter(
-            f"instructions.{task.dataset}.{task.instruction_source}.{_ANSWERABLE[task.answerable]}" for task in valid
-        )
+        instructions = Counter(count_key(task.dataset, task.instruction_source, task.answerable) for task in valid)
         comment_only = sum(WORDS_ALONE in task.tags for task in valid)
         counted = {**dict(sorted(instructions.items())), **({"comment_only": comment_only} if comment_only else {})}
         return Contents({"rows": len(valid), **counted, **unsound})

@@ -28,6 +28,7 @@ COLUMNS: Mapping[str, Mapping[str, Column]] = {
     },
     "division": {**DIVISION, "language": "word"},
     "edits": EDITS,
+    "instructions": {"dataset": "word", "source": "word", "answer": "word", "tasks": "whole"},
     "stored_splits": {"language": "word", "split": "word"},
     "trajectories": TRAJECTORIES,
     "steps": STEPS,

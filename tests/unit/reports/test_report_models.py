@@ -47,6 +47,12 @@ def world() -> Planted:
         "labels": [{**label, "id": "two:l", "dataset": "two", "language": "java"}],
         "division": [*edits, *({**row, "split": None} for row in fallen)],
         "edits": edits,
+        "instructions": [
+            {"dataset": "one", "source": "rule", "answer": "answerable", "tasks": 3},
+            {"dataset": "one", "source": "none", "answer": "unanswerable", "tasks": 1},
+            {"dataset": "two", "source": "commit", "answer": "untried", "tasks": 2},
+            {"dataset": "two", "source": "commit", "answer": "answerable", "tasks": 1},
+        ],
         "stored_splits": [{"language": "python", "split": split} for split in ("train", "dev", "test")],
     }
 
@@ -54,6 +60,14 @@ def world() -> Planted:
 @pytest.fixture(scope="module")
 def models() -> Models:
     return Models(world())
+
+
+def test_the_share_of_answerable_tasks_is_said_by_dataset_and_source(models: Models) -> None:
+    assert models.rows("dataset_instructions") == [
+        ("one", "none", 1, 0, 1, 0, 0.0),
+        ("one", "rule", 3, 3, 0, 0, 100.0),
+        ("two", "commit", 3, 1, 0, 2, 33.33),
+    ]
 
 
 def test_the_funnel_leads_from_the_source_to_the_splits(models: Models) -> None:
