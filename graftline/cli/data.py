@@ -301,6 +301,7 @@ def _print_edits(edits: Sequence[Mapping[str, Any]]) -> None:
     for edit in edits:
         place = "/".join(filter(None, (edit["language"], edit["split"])))
         lines = [(escape_controls(f"{edit['id']}  {place}  {edit['license']}  {edit['origin']}"), "bold")]
-        lines += [(line, "italic") for line in escape_controls(edit["instruction"]).split("\n")]
+        instruction = edit["instruction"] or "(no instruction: nothing says what to do)"
+        lines += [(line, "italic") for line in escape_controls(instruction).split("\n")]
         diff = [escape_controls(line[:-1]) for line in unified_diff(edit["pre"], edit["post"], "before", "after")]
         print_lines([*lines, *style_diff(diff), ("", "")])

@@ -238,9 +238,8 @@ def _columns(fingerprinted: list[_FingerprintedEdit], lines: list[bytes]) -> dic
 
 
 def _asked_key(edit: Edit) -> int:
-    # of an edit that has no instruction yet, what it will ask for is what it comes to
-    asks = (edit.instruction,) if edit.instruction else ("", edit.post)
-    return key(*(text.encode() for text in (*asks, edit.pre)))
+    # edits without an instruction are not the same for asking for nothing
+    return key(edit.instruction.encode() or edit.id.encode(), edit.pre.encode())
 
 
 def _link_keys(edit: Edit) -> list[int]:

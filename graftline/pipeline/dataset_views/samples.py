@@ -1,5 +1,6 @@
 """A few edits, chosen by chance but always the same ones for a seed, or a few of the rows that were left out."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,17 @@ from graftline.core.record import RECORD_NAME, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import REASONS, shard_tables
 from graftline.datasets.edit import RejectReason
-from graftline.datasets.splits import language_files
+from graftline.datasets.instruction_source import FIELDS, default_source
+from graftline.datasets.splits import SPLITS, language_files
 from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, sources_named
+from graftline.rollouts.task import Task
 
 ALL_REASONS = "all"
-_COLUMNS = ("id", "dataset", "license", "licence", "origin", "instruction", "pre", "post")
-"""Those that a file has: version 0.1.0 spelled `license` in the other way."""
+_COLUMNS = (
+    *("id", "dataset", "license", "licence", "origin", "instruction", *FIELDS, "tags", "pre", "post"),
+)  # fmt: skip
+"""Those that a file has: version 0.1.0 spelled `license` in the other way, and said by tags where an instruction comes from."""
 
 Row = dict[str, Any]
 
@@ -38,7 +43,8 @@ def sample_edits(
 ) -> list[Row]:
     """Return `number` of the edits of the datasets called `names`, or of those in use, in the order they are stored.
 
-    Of the edits of `split`; without one, of all normalized edits, duplicates included.
+    Of the edits of `split`; without one, of all normalized edits, duplicates included. An edit that came without an instruction
+    has that of its task, where one was made; else `instruction` is empty.
     """
     chosen = sources_named(catalog, names)
     languages = list(dict.fromkeys(code for code, _ in partitions_named(catalog, language, split)))
@@ -47,7 +53,8 @@ def sample_edits(
         places = [(code, path) for folder in folders for code in languages for path in shard_tables(folder, code)]
     else:
         places = [(code, _split_folder(paths, code, split) / "edits.parquet") for code in languages]
-    return _draw([_edit_rows(path, code, split or "", chosen) for code, path in places], number, seed)
+    rows = _draw([_edit_rows(path, code, split or "", chosen) for code, path in places], number, seed)
+    return [row if row["instruction"] else _with_instruction_of_task(paths, row) for row in rows]
 
 
 def sample_drops(
@@ -111,9 +118,25 @@ def _draw(files: Sequence[_RowsOfFile], number: int, seed: int) -> list[Row]:
 def _edit_rows(path: Path, language: str, split: str, names: Sequence[str]) -> _RowsOfFile:
     def show(row: Row) -> Row:
         shown = {"license" if name == "licence" else name: value for name, value in row.items()}
+        tags = tuple(json.loads(shown.pop("tags")))
+        if default_source({"tags": tags}) == "none":
+            shown.update(instruction="", instruction_source="none", answerable=False, answerable_by="no_instruction")
         return {"id": row["id"], "dataset": row["dataset"], "language": language, "split": split, **shown}
 
     return _RowsOfFile(path, np.isin(_column(path, "dataset"), names), _COLUMNS, show)
+
+
+def _with_instruction_of_task(paths: Paths, row: Row) -> Row:
+    """Return the row of an edit without an instruction with that of its task, where there is one that has one."""
+    beginning = b'{"id":' + json.dumps(row["id"], ensure_ascii=False).encode() + b","
+    for split in [row["split"]] if row["split"] else SPLITS:
+        file = paths.partition("tasks", row["language"], split) / "tasks.jsonl"
+        if file.exists():
+            with file.open("rb") as lines:
+                task = next((Task.model_validate_json(line) for line in lines if line.startswith(beginning)), None)
+            if task is not None and task.instruction_source != "none":
+                return {**row, "instruction": task.instruction, **{name: getattr(task, name) for name in FIELDS}}
+    return row
 
 
 def _rejected_rows(paths: Paths, name: str, reason: str) -> _RowsOfFile:

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+from graftline.core.build import Contents, Request, build
+from graftline.core.jsonl import write_lines
+from graftline.core.paths import Paths
+from graftline.pipeline.dataset_views.instructions import count_key
 from graftline.pipeline.dataset_views.stats import moves_table
+from tests.tasks import make_task
 from tests.unit.cli.shop import Shop, row
 
 
@@ -44,6 +49,7 @@ def test_stats_count_what_is_normalized_before_anything_is_divided(shop: Shop) -
                     cell("all", "all", 3, 5.7, 6, 9, 9),
                 ],
                 "moves": [],
+                "instructions": [],
             }
         ]
     }
@@ -134,9 +140,35 @@ def test_a_sample_is_a_diff_that_can_be_applied(built_shop: Shop) -> None:
     edit = built_shop.json("show", "pairs", "--language", "java")["edits"][0]
     assert (code, err) == (0, "")
     assert out == (
-        f"{edit['id']}  java  MIT  {edit['origin']}\n{edit['instruction']}\n"
+        f"{edit['id']}  java  MIT  {edit['origin']}\n(no instruction: nothing says what to do)\n"
         "--- before\n+++ after\n@@ -1,3 +1,3 @@\n int f(int a) {\n-  return a + b;\n+  return a - b;\n }\n\n"
     )
+
+
+def test_an_edit_without_an_instruction_shows_that_of_its_task_and_stats_say_how_many_can_be_done(
+    built_shop: Shop,
+) -> None:
+    split, edit = next(
+        (split, edits[0])
+        for split in ("train", "dev", "test")
+        if (edits := built_shop.json("show", "-n", "99", "--split", split)["edits"])
+    )
+    task = make_task(
+        edit["pre"], language=edit["language"], id=edit["id"], dataset=edit["dataset"], instruction="Add `b` to `a`.", instruction_source="rule",
+        answerable=True, answerable_by="reader",
+    )  # fmt: skip
+    folder = Paths(built_shop.root).partition("tasks", edit["language"], split)
+
+    def make(partial: Path) -> Contents:
+        write_lines(partial / "tasks.jsonl", [task])
+        return Contents({"rows": 1, count_key(task.dataset, "rule", True): 1})
+
+    build(folder, Request("tasks", f"{edit['language']}/{split}", "1", {}, {}), make)
+
+    shown = built_shop.json("show", "-n", "99", "--split", split)["edits"]
+    assert [row["instruction"] for row in shown if row["id"] == edit["id"]] == ["Add `b` to `a`."]
+    stats = {dataset["name"]: dataset["instructions"] for dataset in built_shop.json("stats")["datasets"]}
+    assert stats[edit["dataset"]] == [{"source": "rule", "answerable": 1, "unanswerable": 0, "untried": 0}]
 
 
 def test_a_diff_has_colors_on_a_terminal(built_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.task_selection import balance
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.adapter import check_adapter
-from graftline.training.rows import is_answerable, rows_of_tasks
+from graftline.training.rows import is_sayable, rows_of_tasks
 from graftline.training.runs import Runs
 from graftline.training.settings import ComposedSource, MixtureSource, SyntheticSource, TrajectorySource
 from graftline.training.train import MEMORY_OUTPUT
@@ -184,7 +184,7 @@ def test_a_recipe_that_cannot_be_trained_says_why(adapted: Paths, stages: Opened
 def test_rows_of_synthetic_edits_have_the_form_of_their_recipe(adapted: Paths) -> None:
     [task, *_] = [Task.model_validate(row) for row in rows(adapted, "tiny", "tasks")]
     prompt = load_prompt(adapted.configs, "brief")
-    assert is_answerable(task, prompt)
+    assert is_sayable(task, prompt)
     [chat] = rows_of_tasks("sl_basic", [task], prompt)
     [asked, said] = chat["messages"]
     assert asked == {"role": "user", "content": f"{task.instruction}\n\n{task.before}\n"}

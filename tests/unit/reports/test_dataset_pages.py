@@ -184,6 +184,11 @@ def test_the_index_shows_shares_and_which_dataset_repeats_which() -> None:
                 {"dataset": "two", "kept_in": "two", "reason": "duplicate_code", "edits": 1},
                 {"dataset": "two", "kept_in": "two", "reason": "near_duplicate", "edits": 1},
             ],
+            "dataset_instructions": [
+                {
+                    "dataset": "one", "source": "rule", "tasks": 4, "answerable": 3, "unanswerable": 1, "untried": 0,
+                },
+            ],
             "dataset_stats": [
                 {"language": "python", "split": "train", "edits": 3},
                 {"language": "java", "split": "train", "edits": 1},
@@ -203,6 +208,10 @@ def test_the_index_shows_shares_and_which_dataset_repeats_which() -> None:
     )
     assert section(text, "Duplicates between datasets").partition("\n\n")[2] == (
         "| edits of | two | one |\n|---|---:|---:|\n| two | 2 | 0 |\n| one | 1 | 0 |\n"
+    )
+    assert section(text, "Instructions").partition("\n\n")[2] == (
+        "| dataset | instruction from | tasks | answerable | unanswerable | untried | % answerable |\n"
+        "|---|---|---:|---:|---:|---:|---:|\n| one | rule | 4 | 3 | 1 | 0 | 75.0 |\n| all |  | 4 | 3 | 1 | 0 | 75.0 |\n"
     )
     assert section(text, "Languages") == (
         "| language | kept | % of all kept | train | dev | test |\n|---|---:|---:|---:|---:|---:|\n"
