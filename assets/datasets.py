@@ -1,10 +1,10 @@
-"""`raw_<dataset>` and `normalized_<dataset>` for each dataset in use, then `division` and `label_tasks` over all of them.
+"""`raw_<dataset>` and `normalized_<dataset>` for each dataset in use, then `division`, `repository_changes` and `label_tasks` over all of them.
 
 Not here: reading rows (`graftline.datasets.readers`) and what is dropped (`graftline.datasets.ingest`).
 https://docs.dagster.io/guides/build/assets
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -17,11 +17,13 @@ from graftline.core.build import Built
 from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.edit import DIVISION, NORMALIZED
 from graftline.datasets.losses import main_losses
+from graftline.datasets.repository_changes.change import CHANGES
 from graftline.pipeline.checks import invalid_edits
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.normalized import normalized as normalized_stage
 from graftline.pipeline.stages.raw import raw as raw_stage
+from graftline.pipeline.stages.repository_changes import repository_changes
 from graftline.pipeline.stages.splits import division
 from graftline.pipeline.stages.tasks import label_tasks
 from graftline.rollouts.task import OpenTask
@@ -42,6 +44,7 @@ def dataset_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
     return [
         *assets,
         _over_all(division, normalized, "datasets", {"parquet"}, columns_of(DIVISION)),
+        _over_all(repository_changes, ["division", *normalized], "datasets", {"jsonl", "parquet"}, columns_of(CHANGES)),
         _over_all(label_tasks, normalized, "tasks", {"jsonl"}, fields_of(OpenTask)),
     ]
 
@@ -143,7 +146,11 @@ def _links(dataset: Dataset) -> dict[str, Any]:
 
 
 def _over_all(
-    make: Callable[[Lineage], Built], deps: list[dg.AssetKey], group: str, kinds: set[str], rows: dg.TableSchema
+    make: Callable[[Lineage], Built],
+    deps: Sequence[str | dg.AssetKey],
+    group: str,
+    kinds: set[str],
+    rows: dg.TableSchema,
 ) -> dg.AssetsDefinition:
     @dg.asset(
         name=make.__name__,

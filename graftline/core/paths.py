@@ -57,6 +57,11 @@ class Paths:
         return self.data / "division"
 
     @property
+    def repository_changes(self) -> Path:
+        """Changes that span a repository."""
+        return self.data / "repository_changes"
+
+    @property
     def label_tasks(self) -> Path:
         """Tasks without gold, made of labels."""
         return self.data / "label_tasks"

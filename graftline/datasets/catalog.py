@@ -12,6 +12,7 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.paths import portable
 from graftline.core.tokens import TokenizerName
 from graftline.datasets.readers import ReaderName
+from graftline.datasets.repository_changes.settings import RepositoryChangesConfig
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
@@ -109,10 +110,15 @@ class Dataset(Config):
 
     def license_of(self, repository: str) -> str:
         """Return the license of a row of `repository` that carries none itself."""
-        for pattern, license in self.licenses.items():
-            if fnmatchcase(repository.lower(), pattern.lower()):
-                return license
-        return self.license
+        return license_by_pattern(self.licenses, repository, self.license)
+
+
+def license_by_pattern(licenses: Mapping[str, str], repository: str, default: str) -> str:
+    """Return the license of the first pattern (`owner/name`, `owner/*`) that `repository` fits, in any case of letters."""
+    for pattern, license in licenses.items():
+        if fnmatchcase(repository.lower(), pattern.lower()):
+            return license
+    return default
 
 
 class Cleaning(Config):
@@ -177,6 +183,8 @@ class Catalog(Config):
     splitting: Splitting = Splitting()
     decontamination: Decontamination = Decontamination()
     synthesis: Synthesis = Synthesis()
+    repository_changes: RepositoryChangesConfig = RepositoryChangesConfig()
+    """Changes that span a repository; see `datasets.repository_changes`."""
 
     @model_validator(mode="after")
     def _uses_require_known(self) -> Self:

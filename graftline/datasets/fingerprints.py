@@ -36,6 +36,16 @@ def key(*parts: bytes) -> int:
     return xxh3_64_intdigest(b"\0".join(parts))
 
 
+def group_key(name: str) -> int:
+    """Return the key of a repository or package, which is the same whatever the case of its letters."""
+    return key(name.lower().encode())
+
+
+def commit_key(commit: str) -> int:
+    """Return the key of a commit."""
+    return key(b"commit", commit.encode())
+
+
 def shingles(folded: Sequence[bytes], width: int) -> tuple[Hashes, npt.NDArray[np.int64]]:
     """Return the hashes of the shingles of all texts in one row, and where each text begins in it, the end added.
 

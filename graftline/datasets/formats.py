@@ -5,6 +5,7 @@ Of a damaged file everything before the damage is read, and the rest is one coun
 
 import codecs
 import csv
+import lzma
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ def lines_of(stream: Readable, name: str, max_line_bytes: int) -> Iterator[RawRo
     while True:
         try:
             chunk = next(chunks, b"")
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             chunk, fault = b"", str(error)
         if not chunk:
             break

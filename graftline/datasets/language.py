@@ -54,6 +54,12 @@ def wrap_member(pre: str, post: str, language: Language) -> tuple[str, str, str]
     return None
 
 
+def unwrap_member(text: str, language: Language, name: str) -> str:
+    """Return what stands in a text that was wrapped by the wrapper called `name`."""
+    start, _, end = dict(_WRAPPERS[language])[name].format("\0").partition("\0")
+    return text.removeprefix(start).removesuffix(end)
+
+
 def is_clean(text: str, language: Language) -> bool:
     """Return whether the parser understands all of `text`, which must not hold half a surrogate pair.
 

@@ -20,7 +20,7 @@ from graftline.core.processes import Workers
 from graftline.datasets.catalog import Cleaning, Dataset, Decontamination
 from graftline.datasets.decontaminate import Evaluations
 from graftline.datasets.edit import DROPS, NORMALIZED, Edit, Label, Rejection, RejectReason
-from graftline.datasets.fingerprints import key, signatures, strip_whitespace
+from graftline.datasets.fingerprints import commit_key, group_key, key, signatures, strip_whitespace
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.instruction_source import FIELDS
 from graftline.datasets.readers import source_of
@@ -243,7 +243,5 @@ def _asked_key(edit: Edit) -> int:
 
 
 def _link_keys(edit: Edit) -> list[int]:
-    # a repository is the same whatever the case of its letters
-    groups = [key(name.lower().encode()) for name in (edit.group, *edit.aliases)]
-    commits = [key(b"commit", commit.encode()) for commit in (edit.commit, *edit.other_commits) if commit]
-    return groups + commits
+    groups = [group_key(name) for name in (edit.group, *edit.aliases)]
+    return groups + [commit_key(commit) for commit in (edit.commit, *edit.other_commits) if commit]

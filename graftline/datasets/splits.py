@@ -108,6 +108,10 @@ class Assigned:
         unique, first = np.unique(keys, return_index=True)
         return cls(unique, splits[first])
 
+    def join(self, other: "Assigned") -> "Assigned":
+        """Return what is assigned here or in `other`; where both say something, what is here counts."""
+        return Assigned.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.splits, other.splits]))
+
     def find(self, keys: Hashes) -> npt.NDArray[np.int8]:
         """Return the split of each key; -1 where it was never assigned."""
         if not len(self.keys):
@@ -277,9 +281,7 @@ def write_assignments(
     """
     edits = load_edits(datasets, languages)
     assignments = assign_splits(edits, splitting, assigned)
-    with ParquetWriter(folder / ASSIGNED, _ASSIGNED_COLUMNS) as writer:
-        of_now = assignments.assigned
-        writer.extend(arrow_table({"key": of_now.keys, "split": of_now.splits.astype(np.int64)}, _ASSIGNED_COLUMNS))
+    write_assigned(folder, assignments.assigned)
     ids = [id for shard in edits.shards for id in read_table(shard.table, ["id"])["id"].to_pylist()]
     for language in languages:
         with ParquetWriter(folder / f"{language}.parquet", DIVISION) as writer:
@@ -294,6 +296,13 @@ def write_assignments(
         if move["split"] or move["earlier"]:
             totals["new" if not move["earlier"] else "stayed" if move["split"] else "lost"] += move["rows"]
     return {**assignments.counts(), **{name: totals[name] for name in ("new", "stayed", "lost")}}
+
+
+def write_assigned(folder: Path, assigned: Assigned) -> None:
+    """Write what is assigned from now on to `folder`, for `read_assigned`."""
+    with ParquetWriter(folder / ASSIGNED, _ASSIGNED_COLUMNS) as writer:
+        columns = {"key": assigned.keys, "split": assigned.splits.astype(np.int64)}
+        writer.extend(arrow_table(columns, _ASSIGNED_COLUMNS))
 
 
 def read_assigned(folder: Path) -> Assigned:

@@ -33,16 +33,13 @@ def normalized(lineage: Lineage, name: str) -> Built:
     """Turn the rows of the dataset called `name` into edits, labels and counted drops."""
     dataset = lineage.dataset(name)
     raw = lineage.read_input(lineage.paths.raw(name), "raw")
+    records = evaluation_records(lineage)
     config = {
         "reader": dataset.reader,
-        "cleaning": lineage.catalog.cleaning.model_dump(mode="json"),
-        "decontamination": lineage.catalog.decontamination.model_dump(mode="json"),
-        "evaluation_files": {lineage.paths.relative(path): sha256_file(path) for path in _evaluation_files(lineage)},
-        "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
+        **cleaning_config(lineage),
         **dataset.model_dump(mode="json", include={"licenses", "columns"}),
         **(dataset.model_dump(mode="json", include={"fields", "language"}) if dataset.reader == "edits" else {}),
     }
-    records = _evaluation_records(lineage)
     if not records and not config["evaluation_files"]:
         lineage.once("no_evaluation", lambda: _warn_of_no_evaluation(lineage))
     code = stage_code("normalized", dataset.reader)
@@ -56,7 +53,7 @@ def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecor
         leftover.unlink()
     source = source_of(dataset.reader)
     cleaning = lineage.catalog.cleaning
-    plan = Plan(name, dataset, cleaning, lineage.catalog.decontamination, _evaluations(lineage), folder)
+    plan = Plan(name, dataset, cleaning, lineage.catalog.decontamination, read_evaluations(lineage), folder)
     size = sum(file.size_bytes for file in raw.files.values())
     cores = default_workers()
     workers = cores if size > _INLINE_BYTES and cores > 1 else 0
@@ -69,6 +66,16 @@ def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecor
     return Contents(done.counts, {**contract, "licenses": done.licenses, "tokenizer": cleaning.tokenizer})
 
 
+def cleaning_config(lineage: Lineage) -> dict[str, Any]:
+    """Return what decides which texts are clean, and away from evaluations."""
+    return {
+        "cleaning": lineage.catalog.cleaning.model_dump(mode="json"),
+        "decontamination": lineage.catalog.decontamination.model_dump(mode="json"),
+        "evaluation_files": {lineage.paths.relative(path): sha256_file(path) for path in _evaluation_files(lineage)},
+        "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
+    }
+
+
 def _warn_of_no_evaluation(lineage: Lineage) -> None:
     """Say that no edit is kept away from any evaluation."""
     decontamination.warning(
@@ -78,7 +85,8 @@ def _warn_of_no_evaluation(lineage: Lineage) -> None:
     )
 
 
-def _evaluation_records(lineage: Lineage) -> dict[str, ArtifactRecord]:
+def evaluation_records(lineage: Lineage) -> dict[str, ArtifactRecord]:
+    """Return the records of the evaluations in use."""
     used = {name: dataset for name, dataset in lineage.catalog.used.items() if dataset.is_evaluation}
     return {f"evaluation/{name}": lineage.read_input(lineage.paths.raw(name), "raw") for name in used}
 
@@ -92,8 +100,9 @@ def _evaluation_files(lineage: Lineage) -> list[Path]:
     return files
 
 
-def _evaluations(lineage: Lineage) -> Evaluations:
-    folders = [lineage.paths.raw(name.partition("/")[2]) for name in _evaluation_records(lineage)]
+def read_evaluations(lineage: Lineage) -> Evaluations:
+    """Return the texts that edits and changes are kept away from."""
+    folders = [lineage.paths.raw(name.partition("/")[2]) for name in evaluation_records(lineage)]
     files = [*(path for folder in folders for path in evaluation_files(folder)), *_evaluation_files(lineage)]
     return evaluations(text for path in files for text in texts_in(path))
 

@@ -1,6 +1,7 @@
 """The stages `division`, over all edits, and `splits`: the edits of one language and split."""
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from graftline.core.parquet import ParquetError
 from graftline.core.record import checksum_files, load_record
 from graftline.datasets.splits import (
     ASSIGNED,
+    NOTHING_ASSIGNED,
     Assigned,
     Split,
     read_assigned,
@@ -21,6 +23,8 @@ from graftline.datasets.splits import (
 from graftline.pipeline.lineage import Lineage, request_of
 
 logger = logging.getLogger(__name__)
+
+_REMEDY = "it says what was held out before. Restore the folder, or remove it to assign all edits anew"
 
 
 def splits(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -59,7 +63,8 @@ def division(lineage: Lineage) -> Built:
     folders = {name: lineage.paths.normalized(name) for name in inputs}
 
     def make(folder: Path) -> Contents:
-        assigned, earlier = _recall_assigned(lineage.paths.division)
+        assigned = recall_assigned(lineage.paths.division).join(_recall_of_changes(lineage))
+        earlier = _read_memory(read_splits, lineage.paths.division)
         if lineage.find_record(lineage.paths.division) and not lineage.paths.division.exists():
             logger.warning(
                 "the store of artifacts lost a file of the division, so all edits are assigned to splits anew"
@@ -70,13 +75,20 @@ def division(lineage: Lineage) -> Built:
     return lineage.build(lineage.paths.division, request, make)
 
 
-def _recall_assigned(folder: Path) -> tuple[Assigned, Assigned]:
-    """Return what was ever assigned, if it is as it was written, and the splits of the last assignment.
+def _recall_of_changes(lineage: Lineage) -> Assigned:
+    """Return what was assigned to changes of repositories: an edit of such a repository goes where they are."""
+    folder = lineage.paths.repository_changes
+    with suppress(RecordError):
+        lineage.pull(folder)
+    return recall_assigned(folder) if folder.exists() else NOTHING_ASSIGNED
+
+
+def recall_assigned(folder: Path) -> Assigned:
+    """Return what was ever assigned, if it is as it was written.
 
     Raises:
         RecordError: it is not; all edits would be dealt anew, and what was held out could be trained on.
     """
-    remedy = "it says what was held out before. Restore the folder, or remove it to assign all edits anew"
     record = None
     with suppress(RecordError):
         record = load_record(folder)
@@ -87,8 +99,12 @@ def _recall_assigned(folder: Path) -> tuple[Assigned, Assigned]:
             name for name, sums in checksum_files(folder, names).items() if sums != record.files[name]
         ]
         if altered:
-            raise RecordError(f"{folder / altered[0]}: is {'missing' if lacking else 'altered'}; {remedy}")
+            raise RecordError(f"{folder / altered[0]}: is {'missing' if lacking else 'altered'}; {_REMEDY}")
+    return _read_memory(read_assigned, folder)
+
+
+def _read_memory(read: Callable[[Path], Assigned], folder: Path) -> Assigned:
     try:
-        return read_assigned(folder), read_splits(folder)
+        return read(folder)
     except ParquetError as error:
-        raise RecordError(f"{error}; {remedy}") from None
+        raise RecordError(f"{error}; {_REMEDY}") from None

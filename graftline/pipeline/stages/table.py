@@ -43,6 +43,11 @@ STAGES: Mapping[str, Stage] = {
     "normalized": Stage("source", "normalized:normalized", ("graftline.datasets.normalize",)),
     "division": Stage("everything", "splits:division", ("graftline.datasets.splits",)),
     "splits": Stage("partition", "splits:splits", ("graftline.datasets.splits",)),
+    "repository_changes": Stage(
+        "everything", "repository_changes:repository_changes",
+        ("graftline.datasets.repository_changes.write", "graftline.datasets.repository_changes.histories",
+         "graftline.datasets.repository_changes.records", "graftline.datasets.repository_changes.releases"),
+    ),
     "label_tasks": Stage("everything", "tasks:label_tasks", ("graftline.rollouts.task", "graftline.core.jsonl")),
     "synthetic_rules": Stage(
         "partition", "tasks:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)

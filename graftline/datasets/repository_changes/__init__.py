@@ -1,0 +1,1 @@
+"""Changes that span a repository: where they come from, which are mechanical, and in which split each is."""

@@ -1,0 +1,106 @@
+"""Candidates from files of changes: lines of JSON, plain or compressed, that have both sides of every file with them.
+
+Lines of our own records are read, and such as hold a commit: `repo`, `parent`, `commit`, `license`, `message`, `files` with `path`,
+`before` and `after`, and `untouched` with `path` and `text`; other fields are passed over.
+"""
+
+import lzma
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.core.errors import DataError
+from graftline.datasets.catalog import NO_LICENSE, license_by_pattern
+from graftline.datasets.edit import Rejection
+from graftline.datasets.formats import lines_of
+from graftline.datasets.ingest import parse_row
+from graftline.datasets.licenses import spdx
+from graftline.datasets.readers.base import bad_field, row_id
+from graftline.datasets.repository_changes.candidate import Candidate, Refusal, Untouched
+from graftline.datasets.repository_changes.change import AnswerableBy, ChangedFile, InstructionSource, UntouchedFile
+from graftline.datasets.repository_changes.histories import is_foreign, make_instruction
+from graftline.datasets.repository_changes.settings import RepositoryChangesConfig
+
+MAX_LINE_BYTES = 64 << 20
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.xz")
+
+
+class StoredChange(BaseModel):
+    """A line as it is stored."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    id: str = ""
+    repo: str = Field(min_length=1)
+    parent: str = Field(min_length=1)
+    commit: str = Field(min_length=1)
+    license: str = Field(default="", validation_alias=AliasChoices("license", "licence"))
+    message: str = ""
+    instruction: str = ""
+    instruction_source: InstructionSource = "commit"
+    answerable: bool | None = None
+    answerable_by: AnswerableBy | None = None
+    unit: str = "file"
+    files: tuple[ChangedFile, ...]
+    other_files: int = Field(default=0, ge=0, validation_alias=AliasChoices("other_files", "skipped_files"))
+    untouched: tuple[UntouchedFile, ...] = ()
+    untouched_total: int | None = None
+
+
+def record_files(path: Path) -> list[Path]:
+    """Return the file `path`, or the files of changes below it, in order; DataError if there are none."""
+    files = [path] if path.is_file() else sorted(path.rglob("*.jsonl*")) if path.is_dir() else []
+    named = [file for file in files if file.name.endswith(ENDINGS)]
+    if not named:
+        raise DataError(f"{path}: holds no changes; expected {', '.join(ENDINGS)}, or a folder with such files")
+    return named
+
+
+def read_records(path: Path, config: RepositoryChangesConfig) -> Iterator[Candidate | Refusal]:
+    """Yield what the lines of one file hold; a line that is no change, or is damaged, is refused."""
+    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as stream:
+        for row in lines_of(stream, path.name, MAX_LINE_BYTES):
+            place = f"{path.name}:{row.line}"
+            content = parse_row(row.content) if isinstance(row.content, bytes) else row.content
+            if isinstance(content, Rejection):
+                yield Refusal("", place, str(content))
+                continue
+            try:
+                yield _candidate(content, place, config)
+            except ValidationError as error:
+                yield Refusal(str(content.get("repo", ""))[:200], place, bad_field(error).detail)
+
+
+def _candidate(row: Mapping[str, Any], place: str, config: RepositoryChangesConfig) -> Candidate:
+    stored = StoredChange.model_validate(row, strict=False)
+    files = [file for file in stored.files if not is_foreign(file.path)]
+
+    def read_untouched() -> Untouched:
+        sample, size = list[UntouchedFile](), 0
+        for file in stored.untouched[: config.untouched]:
+            size += len(file.text)
+            if size <= config.max_bytes:
+                sample.append(file)
+        return tuple(sample), stored.untouched_total
+
+    return Candidate(
+        id=stored.id or row_id("repository_changes", stored.repo.lower(), stored.commit),
+        repo=stored.repo,
+        parent=stored.parent,
+        commit=stored.commit,
+        license=spdx(stored.license)
+        if stored.license
+        else license_by_pattern(config.licenses, stored.repo, NO_LICENSE),
+        instruction=stored.instruction or make_instruction(stored.message),
+        instruction_source=stored.instruction_source if stored.instruction else "commit",
+        files=files,
+        origin=place,
+        unit="function" if stored.unit == "function" else "file",
+        aliases=config.aliases.get(stored.repo, ()),
+        answerable=stored.answerable,
+        answerable_by=stored.answerable_by,
+        other_files=stored.other_files + len(stored.files) - len(files),
+        read_untouched=read_untouched,
+    )

@@ -1,0 +1,81 @@
+"""The stage `repository_changes`: commits, and steps between releases, that change many files of a repository alike."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from graftline.core.build import Built, Contents
+from graftline.core.hashing import digest, sha256_file
+from graftline.core.jsonl import read_lines
+from graftline.core.record import ArtifactRecord
+from graftline.datasets.deduplicate import shard_tables
+from graftline.datasets.edit import Edit
+from graftline.datasets.repository_changes.assign import SplitAssigner
+from graftline.datasets.repository_changes.candidate import Candidate, Refusal
+from graftline.datasets.repository_changes.histories import (
+    Repository,
+    describe_skipped,
+    open_repositories,
+    read_candidates,
+)
+from graftline.datasets.repository_changes.judge import Judge
+from graftline.datasets.repository_changes.records import read_records, record_files
+from graftline.datasets.repository_changes.releases import release_candidates
+from graftline.datasets.repository_changes.write import write_changes
+from graftline.datasets.splits import ASSIGNED
+from graftline.pipeline.lineage import Lineage, request_of
+from graftline.pipeline.stages.normalized import cleaning_config, evaluation_records, read_evaluations
+from graftline.pipeline.stages.splits import recall_assigned
+
+_OF_RELEASES = ("release_pairs", "package_releases")
+
+
+def repository_changes(lineage: Lineage) -> Built:
+    """Gather the changes that span a repository, in the splits that their repositories have."""
+    catalog, paths = lineage.catalog, lineage.paths
+    config = catalog.repository_changes
+    division = lineage.read_input(paths.division, "division")
+    repositories = list(open_repositories(config, paths.root))
+    files = [file for name in config.records for file in record_files(paths.root / name)]
+    datasets = [name for name, dataset in catalog.sources.items() if config.releases and dataset.reader in _OF_RELEASES]
+    inputs: dict[str, ArtifactRecord | str] = {
+        "division": lineage.read_part(paths.division, division, ASSIGNED),
+        **{f"normalized/{name}": lineage.read_input(paths.normalized(name), "normalized") for name in datasets},
+        **{f"git/{repository.settings.name}": _revision(repository) for repository in repositories},
+        **{f"records/{paths.relative(file)}": sha256_file(file) for file in files},
+        **evaluation_records(lineage),
+    }
+    settings = {
+        "repository_changes": config.model_dump(mode="json"),
+        "languages": list(catalog.languages),
+        "splitting": catalog.splitting.model_dump(mode="json"),
+        **cleaning_config(lineage),
+    }
+
+    def read_all() -> Iterator[Candidate | Refusal]:
+        yield from release_candidates(_read_edits(lineage, datasets), config.min_files)
+        for file in files:
+            yield from read_records(file, config)
+        for repository in lineage.track(repositories):
+            yield from read_candidates(repository, config, frozenset(catalog.languages))
+
+    def make(folder: Path) -> Contents:
+        assigner = SplitAssigner(
+            catalog.splitting, recall_assigned(paths.division), recall_assigned(paths.repository_changes)
+        )
+        judge = Judge(config, catalog.cleaning, catalog.decontamination, read_evaluations(lineage))
+        counts = write_changes(read_all(), judge, assigner, folder)
+        return Contents({**counts, **describe_skipped(repositories)})
+
+    return lineage.build(paths.repository_changes, request_of("repository_changes", "all", inputs, settings), make)
+
+
+def _revision(repository: Repository) -> str:
+    """Return what changes when other commits would be read."""
+    return digest([repository.license, list(repository.aliases), list(repository.history.commits)])
+
+
+def _read_edits(lineage: Lineage, datasets: list[str]) -> Iterator[Edit]:
+    for name in datasets:
+        for language in lineage.catalog.languages:
+            for table in shard_tables(lineage.paths.normalized(name), language):
+                yield from read_lines(table.with_suffix(".jsonl"), Edit)
