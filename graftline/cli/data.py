@@ -7,6 +7,7 @@ What they print is worked out by `graftline.pipeline.dataset_views`, `graftline.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from graftline.rollouts.task import Instructions
 
 
+_SHOWN_FILES, _SHOWN_LINES = 3, 24
+"""Of a change that spans a repository, and of each file."""
+
+
 def names_argument(command: CommandT) -> CommandT:
     """Add the names of datasets."""
     return click.argument("names", nargs=-1, metavar="[NAME]...")(command)
@@ -54,12 +59,16 @@ def partition_options(command: CommandT) -> CommandT:
 @output_option
 @pass_paths
 def list_(paths: "Paths") -> Output:
-    """List the datasets of the catalog: where they live, on what terms, and what is stored of each."""
+    """List the datasets of the catalog: where they live, on what terms, and what is stored of each; and where changes of
+    repositories are read from."""
+    from graftline.pipeline.dataset_views.changes import list_sources, sources_table
     from graftline.pipeline.dataset_views.listing import entries, listing_table
 
     datasets = entries(paths, os.environ)
+    changes = list_sources(paths, _load_catalog(paths))
     faults = [dataset["fault"] for dataset in datasets if dataset["fault"]]
-    return Output({"datasets": datasets}, [listing_table(datasets)], faults=faults)
+    tables = [listing_table(datasets), *([sources_table(changes)] if changes["sources"] else [])]
+    return Output({"datasets": datasets, "repository_changes": changes}, tables, faults=faults)
 
 
 @click.command()
@@ -137,12 +146,15 @@ def build(
 @output_option
 @pass_paths
 def stats(paths: "Paths", names: tuple[str, ...]) -> Output:
-    """Count edits by language and split, their tokens and licenses, and what was left out why."""
+    """Count edits by language and split, their tokens and licenses, and what was left out why; and changes of repositories."""
+    from graftline.pipeline.dataset_views.changes import change_stats, change_tables
     from graftline.pipeline.dataset_views.stats import stats as count_datasets
     from graftline.pipeline.dataset_views.stats import stats_tables
 
     datasets = count_datasets(paths, _load_catalog(paths), names)
-    return Output({"datasets": datasets}, [table for table in stats_tables(datasets) if table[2]])
+    changes = None if names else change_stats(paths)
+    tables = [*stats_tables(datasets), *(change_tables(changes) if changes else [])]
+    return Output({"datasets": datasets, "repository_changes": changes}, [table for table in tables if table[2]])
 
 
 @click.command()
@@ -170,17 +182,27 @@ def show(
     paths: "Paths", name: str | None, number: int, language: str | None, part: str | None, seed: int,
     drops: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show some edits of a dataset as diffs, of all in use if none is named, or some of what was left out."""
+    """Show some edits of a dataset as diffs, of all in use if none is named, or some of what was left out.
+
+    NAME is that of a dataset, or repository_changes.
+    """
+    from graftline.pipeline.dataset_views import changes
     from graftline.pipeline.dataset_views.samples import drops_table, sample_drops, sample_edits
 
     names = (name,) if name else ()
-    if drops is None:
+    if drops is None and name == changes.NAME:
+        sample = changes.sample_changes(paths, _load_catalog(paths), number, language, part, seed)
+        _print_sample("changes", sample, _print_changes, as_json)
+    elif drops is None:
         edits = sample_edits(paths, _load_catalog(paths), names, number, language, part, seed)
         _print_sample("edits", edits, _print_edits, as_json)
     elif language or part:
         raise click.UsageError("--rejected goes with neither --language nor --split: what was left out is in no split")
     else:
-        rejected = sample_drops(paths, _load_catalog(paths), names, number, drops, seed)
+        if name == changes.NAME:
+            rejected = changes.sample_rejected(paths, number, drops, seed)
+        else:
+            rejected = sample_drops(paths, _load_catalog(paths), names, number, drops, seed)
         _print_sample("drops", rejected, lambda rows: print_table(*drops_table(rows)), as_json)
 
 
@@ -305,3 +327,21 @@ def _print_edits(edits: Sequence[Mapping[str, Any]]) -> None:
         lines += [(line, "italic") for line in escape_controls(instruction).split("\n")]
         diff = [escape_controls(line[:-1]) for line in unified_diff(edit["pre"], edit["post"], "before", "after")]
         print_lines([*lines, *style_diff(diff), ("", "")])
+
+
+def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
+    from graftline.core.text_diff import escape_controls, unified_diff
+
+    for change in changes:
+        place = f"{change['language']}/{change['split']}"
+        hidden = len(change["files"]) - _SHOWN_FILES
+        counts = f"{change['places']} places"
+        lines = [
+            (escape_controls(f"{change['id']}  {place}  {change['license']}  {change['origin']}  {counts}"), "bold")
+        ]
+        lines += [(line, "italic") for line in escape_controls(change["instruction"]).split("\n")]
+        for file in change["files"][:_SHOWN_FILES]:
+            diff = unified_diff(file["before"], file["after"], file["path"], file["path"])
+            lines += style_diff([escape_controls(line[:-1]) for line in islice(diff, _SHOWN_LINES)])
+        lines += [(f"... and {hidden} more files", "")] if hidden > 0 else []
+        print_lines([*lines, ("", "")])

@@ -108,6 +108,11 @@ class Dataset(Config):
         """Whether no row of it may be trained on: edits are kept away from it."""
         return self.reader == "evaluation"
 
+    @property
+    def holds_releases(self) -> bool:
+        """Whether its edits are functions of two releases of a package."""
+        return self.reader in ("package_releases", "release_pairs")
+
     def license_of(self, repository: str) -> str:
         """Return the license of a row of `repository` that carries none itself."""
         return license_by_pattern(self.licenses, repository, self.license)

@@ -1,6 +1,7 @@
 """The split of each change, by what was assigned before: to edits of its repository, and to earlier changes.
 
-A repository is in one split, forks and packages of it included. Where none of its names was assigned, a commit or a text of the
+A repository is in one split, forks and packages of it included; as a package counts what is called like the repository, for a
+package that is not of it is only kept together with it. Where none of its names was assigned, a commit or a text of the
 change may have been; else it goes to a split by the hash of its name. A change that holds what is in two splits is in none.
 """
 
@@ -27,7 +28,7 @@ class SplitAssigner:
 
     def assign(self, change: RepositoryChange) -> Split | None:
         """Return the split of `change`; None where it would join two of them."""
-        names = [group_key(name) for name in (change.repo, *change.aliases)]
+        names = [group_key(name) for name in (change.repo, *change.aliases, *_packages(change.repo))]
         commits = [commit_key(change.commit)] if _COMMIT.fullmatch(change.commit) else []
         folded = (strip_whitespace(file.before).lower() for file in change.files)
         # what is shorter is found everywhere
@@ -55,3 +56,8 @@ class SplitAssigner:
         place = key(b"%d" % self._splitting.seed, repo.lower().encode()) / 2**64
         edges = np.cumsum([self._splitting.train, self._splitting.dev])
         return int(np.searchsorted(edges, place, side="right"))
+
+
+def _packages(repo: str) -> list[str]:
+    owner, slash, name = repo.rpartition("/")
+    return [f"{registry}:{name}" for registry in ("npm", "pypi")] if owner and slash else []

@@ -88,7 +88,7 @@ def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Prog
 def build(
     paths: Paths, manifest: Manifest, names: Sequence[str], language: str | None, part: str | None, progress: Progress
 ) -> BuildReport:
-    """Normalize the datasets called `names`, or those in use; then, unless some are named or one fails, write the splits.
+    """Normalize the datasets called `names`, or those in use; then, unless some are named or one fails, write changes and splits.
 
     The splits are those of `language` and `part`; None stands for each.
     """
@@ -110,11 +110,16 @@ def build(
         if names or report.faults:
             return report
         lineage.advance = progress.advance
-        progress.start("division", "all")
-        divided = make("division", lineage)
-        progress.finish(divided.reason)
+        over_all = [_make_over_all(lineage, progress, stage) for stage in ("division", "repository_changes")]
         splits = _make_each(lineage, progress, "splits", partitions)
-        return BuildReport([*report.built, divided, *splits.built], splits.faults)
+        return BuildReport([*report.built, *over_all, *splits.built], splits.faults)
+
+
+def _make_over_all(lineage: Lineage, progress: Progress, stage: str) -> Built:
+    progress.start(stage, "all")
+    built = make(stage, lineage)
+    progress.finish(built.reason)
+    return built
 
 
 def _make_each(

@@ -19,6 +19,7 @@ from graftline.core.record import ArtifactRecord, DatasetRecord, load_record, lo
 from graftline.datasets.catalog import Catalog, Dataset, DatasetFile
 from graftline.datasets.formats import decompress_gzip
 from graftline.datasets.sources.base import entries
+from graftline.datasets.splits import ASSIGNED
 from graftline.pipeline.dataset_views import Table
 from graftline.pipeline.dataset_views.listing import datasets_named, partitions_named
 from graftline.pipeline.lineage import part_identity
@@ -29,7 +30,7 @@ _Check = Callable[[], tuple[ArtifactRecord, str]]
 
 
 def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> dict[str, Any]:
-    """Read every stored file of the datasets called `names`, or of those in use, of the division and of the splits.
+    """Read every stored file of the datasets called `names`, or of those in use, of the division, of changes and of the splits.
 
     Returns `findings`, each with the `state` of an artifact (`sound`, `faulty` or `missing`) and its `detail`, and the
     `faults` among them: what is not stored is one where the dataset is named.
@@ -68,6 +69,9 @@ def _artifacts(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Iterator
             yield "normalized", name, folder, partial(_check_derived, folder, "normalized", {"raw": paths.raw(name)})
     inputs = {name: paths.normalized(name) for name in catalog.sources}
     yield "division", "all", paths.division, partial(_check_derived, paths.division, "division", inputs)
+    changes = paths.repository_changes
+    check = partial(_check_derived, changes, "repository_changes", {"division": paths.division}, ASSIGNED)
+    yield "repository_changes", "all", changes, check
     for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
         check = partial(_check_derived, folder, "splits", {"division": paths.division}, f"{language}.parquet")

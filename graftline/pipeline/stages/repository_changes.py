@@ -26,8 +26,6 @@ from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.stages.normalized import cleaning_config, evaluation_records, read_evaluations
 from graftline.pipeline.stages.splits import recall_assigned
 
-_OF_RELEASES = ("release_pairs", "package_releases")
-
 
 def repository_changes(lineage: Lineage) -> Built:
     """Gather the changes that span a repository, in the splits that their repositories have."""
@@ -36,7 +34,7 @@ def repository_changes(lineage: Lineage) -> Built:
     division = lineage.read_input(paths.division, "division")
     repositories = list(open_repositories(config, paths.root))
     files = [file for name in config.records for file in record_files(paths.root / name)]
-    datasets = [name for name, dataset in catalog.sources.items() if config.releases and dataset.reader in _OF_RELEASES]
+    datasets = [name for name, dataset in catalog.sources.items() if dataset.holds_releases and config.releases]
     inputs: dict[str, ArtifactRecord | str] = {
         "division": lineage.read_part(paths.division, division, ASSIGNED),
         **{f"normalized/{name}": lineage.read_input(paths.normalized(name), "normalized") for name in datasets},
