@@ -22,7 +22,7 @@ from graftline.core.errors import BoundaryError, ConfigError
 
 MAX_OUTPUT_BYTES = 128 << 20
 """Of one call."""
-_TIMEOUT_S, _MAX_MEMORY_BYTES = 120.0, 4 << 30
+_TIMEOUT_S, _MAX_MEMORY_BYTES = 120.0, 1 << 30
 _HARDENING = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
@@ -56,8 +56,8 @@ _ENVIRONMENT = {
 }
 
 
-class OutputTooLongError(BoundaryError):
-    """What git prints is longer than is read."""
+class GitLimitError(BoundaryError):
+    """What was asked for takes more memory, or is longer, than is allowed."""
 
 
 def run_git(
@@ -72,7 +72,7 @@ def run_git(
 
     Raises:
         ConfigError: git is not installed.
-        OutputTooLongError: it prints more than `most_bytes`.
+        GitLimitError: it prints more than `most_bytes`, or needs more memory than it may have.
         BoundaryError: it takes too long, or fails while `check` is set.
     """
     program = shutil.which("git")
@@ -99,7 +99,7 @@ def run_git(
                 f"git {command} in {folder}: took longer than {_TIMEOUT_S:g} s; name a shorter range"
             ) from None
         except OverflowError:
-            raise OutputTooLongError(
+            raise GitLimitError(
                 f"git {command} in {folder}: prints more than {most_bytes} bytes; name a shorter range"
             ) from None
         finally:
@@ -112,6 +112,8 @@ def run_git(
         return output
     if not check:
         return None
+    if process.returncode < 0 or "ut of memory" in message:
+        raise GitLimitError(f"git {command} in {folder}: needs too much memory; name a shorter range")
     message = message or f"exit code {process.returncode}"
     raise BoundaryError(f"git {command} in {folder}: {message}; try `git fsck` there")
 

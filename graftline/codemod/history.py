@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.git_command import MAX_OUTPUT_BYTES, OutputTooLongError, run_git
+from graftline.codemod.git_command import MAX_OUTPUT_BYTES, GitLimitError, run_git
 from graftline.codemod.source_files import VENDORED, LanguageOf, Skipped, SourceFile, source_of
 from graftline.core.errors import DataError
 
@@ -216,7 +216,7 @@ class History:
         most_bytes = MAX_OUTPUT_BYTES if len(commits) > 1 else _MAX_LISTING_BYTES
         try:
             output = run_git(self.folder, "diff-tree", *options, *paths, stdin=text, most_bytes=most_bytes) or b""
-        except OutputTooLongError:
+        except GitLimitError:
             if len(commits) == 1:
                 self.skipped["commit with too many files"] += 1
             for commit in commits if len(commits) > 1 else ():
@@ -372,54 +372,3 @@ def list_files(
         language = language_of(path)
         if mode in _PLAIN_FILES and language is not None and language in languages:
             yield path, language, blob
-
-
-def list_ignored_by_git(folder: Path) -> frozenset[Path]:
-    """Return the files and folders below `folder` that its repository ignores; none where there is no repository."""
-    if shutil.which("git") is None:
-        return frozenset()
-    options = ("--others", "--ignored", "--exclude-standard", "--directory", "-z")
-    output = _git(folder, "ls-files", *options, "--", ".", check=False) or b""
-    names = (os.fsdecode(name) for name in output.split(b"\0") if name)
-    return frozenset(folder.absolute() / name for name in names)
-
-
-def _commit(folder: Path, name: str, span: str) -> str:
-    answer = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False)
-    if answer is None:
-        if name == "HEAD":
-            raise DataError(f"{folder}: its repository has no commits yet; commit something, or name a range")
-        raise DataError(f"range {span!r}: {name!r} names no commit of {folder}; expected a range such as v1..v2")
-    return answer.decode().split()[-1]
-
-
-def _git(folder: Path, command: str, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes | None:
-    """Return what git prints; without `check`, None where it fails; BoundaryError if it takes too long, or fails with it."""
-    program = shutil.which("git")
-    if program is None:
-        raise ConfigError("git: no such program; install git to read a history")
-    settings = [part for key, value in _HARDENING.items() for part in ("-c", f"{key}={value}")]
-    try:
-        done = subprocess.run(
-            [program, "--no-pager", *settings, "-C", str(folder), command, *arguments],
-            input=stdin,
-            capture_output=True,
-            env=_environment(os.environ),
-            timeout=_TIMEOUT_S,
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        raise BoundaryError(
-            f"git {command} in {folder}: took longer than {_TIMEOUT_S:g} s; name a shorter range"
-        ) from None
-    if done.returncode == 0:
-        return done.stdout
-    if not check:
-        return None
-    message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0] or f"exit code {done.returncode}"
-    raise BoundaryError(f"git {command} in {folder}: {message}; try `git fsck` there")
-
-
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {"PATH": environment.get("PATH", os.defpath), **_ENVIRONMENT}

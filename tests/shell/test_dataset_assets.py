@@ -20,7 +20,7 @@ from tests.lineages import Quiet
 from tests.shell.asset_keys import stage_of
 from tests.small_mirror import configure, shared_data, small_mirror
 
-STAGES = ("raw", "normalized", "division", "splits", "label_tasks")
+STAGES = ("raw", "normalized", "division", "splits", "label_tasks", "repository_changes")
 
 
 def test_every_dataset_in_use_has_its_assets_and_check(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,14 @@ def test_edits_wait_for_the_evaluations_that_they_are_kept_away_from(monkeypatch
     graph = build_definitions().resolve_asset_graph()
     parents = {
         key: sorted(parent.to_user_string() for parent in graph.get(dg.AssetKey(key.split("/"))).parent_keys)
-        for key in ("normalized_commitpackft", "normalized_marv", "division", "label_tasks", "splits")
+        for key in (
+            "normalized_commitpackft",
+            "normalized_marv",
+            "division",
+            "label_tasks",
+            "repository_changes",
+            "splits",
+        )
     }
     normalized = ["normalized_commitpackft", "normalized_marv"]
     assert parents == {
@@ -52,6 +59,7 @@ def test_edits_wait_for_the_evaluations_that_they_are_kept_away_from(monkeypatch
         "normalized_marv": ["raw_canitedit", "raw_marv"],
         "division": normalized,
         "label_tasks": normalized,
+        "repository_changes": ["division", *normalized],
         "splits": ["division", *normalized],
     }
 
@@ -104,6 +112,7 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
         "division": 1,
         "splits": 15,
         "label_tasks": 1,
+        "repository_changes": 1,
     }
     checks = {
         (found.asset_key.to_user_string(), found.check_name): found.passed

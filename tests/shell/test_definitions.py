@@ -87,6 +87,7 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
         "division",
         "splits",
         "label_tasks",
+        "repository_changes",
         "synthetic_rules",
         "tasks",
         "teacher_trajectories",

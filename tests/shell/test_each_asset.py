@@ -26,7 +26,7 @@ from tests.unit.pipeline.test_optimized_prompts import task as prompt_task
 
 DATASET = "release_pairs"
 SOURCE = f"source/{DATASET}"
-OVER_ALL = ("raw", "normalized", "division", "label_tasks")
+OVER_ALL = ("raw", "normalized", "division", "label_tasks", "repository_changes")
 OF_PARTITIONS = ("splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
 OF_NAMES = {
     "sft_dataset": "tiny", "trained_adapter": "tiny", "harbor_deployment": "tiny", "instance_batch": "tiny",
@@ -40,6 +40,7 @@ FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
     "normalized": lambda paths: paths.normalized(DATASET),
     "division": lambda paths: paths.data / "division",
     "label_tasks": lambda paths: paths.data / "label_tasks",
+    "repository_changes": lambda paths: paths.data / "repository_changes",
     "splits": lambda paths: paths.partition("processed", "python", "train"),
     "synthetic_rules": lambda paths: paths.partition("synthetic", "python", "train"),
     "tasks": lambda paths: paths.partition("tasks", "python", "train"),

@@ -23,6 +23,7 @@ OF_STAGES: Mapping[str, set[str]] = {
     "normalized": set(),
     "division": set(),
     "label_tasks": set(),
+    "repository_changes": set(),
     "splits": set(),
     "synthetic_rules": {"sandbox"},
     "tasks": {"sandbox"},
@@ -40,7 +41,7 @@ OF_STAGES: Mapping[str, set[str]] = {
     "evaluation": {"actors", "sandbox", "teacher", "tinker"},
 }
 """The systems that assets use, beside `artifacts`, which all do."""
-DATASETS = ("raw", "normalized", "division", "label_tasks", "splits")
+DATASETS = ("raw", "normalized", "division", "label_tasks", "repository_changes", "splits")
 
 
 @pytest.fixture

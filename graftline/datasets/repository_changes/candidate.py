@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graftline.datasets.repository_changes.change import AnswerableBy, ChangedFile, InstructionSource, UntouchedFile
+from graftline.astgrep.binding import Language
+from graftline.codemod.token_changes import Mechanics
+from graftline.datasets.repository_changes.change import (
+    AnswerableBy,
+    ChangedFile,
+    InstructionSource,
+    RepositoryChange,
+    UntouchedFile,
+)
 
 Untouched = tuple[tuple[UntouchedFile, ...], int | None]
 """Some files that the change leaves as they are, and how many there are; None where that is not known."""
@@ -47,3 +55,32 @@ class Refusal:
     repo: str
     commit: str
     detail: str
+
+
+def make_change(
+    candidate: Candidate, files: Sequence[ChangedFile], language: Language, mechanics: Mechanics
+) -> RepositoryChange:
+    """Return the change that `files` of a candidate are, of which most are in `language`."""
+    untouched, total = candidate.read_untouched()
+    return RepositoryChange(
+        id=candidate.id,
+        repo=candidate.repo,
+        aliases=candidate.aliases,
+        parent=candidate.parent,
+        commit=candidate.commit,
+        license=candidate.license,
+        language=language,
+        unit=candidate.unit,
+        instruction=candidate.instruction,
+        instruction_source=candidate.instruction_source,
+        answerable=candidate.answerable,
+        answerable_by=candidate.answerable_by,
+        files=tuple(files),
+        other_files=candidate.other_files + len(candidate.files) - len(files),
+        untouched=untouched,
+        untouched_total=total,
+        places=mechanics.places,
+        kinds=mechanics.kinds,
+        score=round(mechanics.score, 4),
+        origin=candidate.origin,
+    )

@@ -4,14 +4,15 @@ import heapq
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.history import CommitChange, History
-from graftline.codemod.source_files import VENDORED
+from graftline.codemod.history import CommitChange, History, list_files
+from graftline.codemod.source_files import VENDORED, source_of
 from graftline.core.errors import BoundaryError, DataError
 from graftline.datasets.catalog import NO_LICENSE, license_by_pattern
 from graftline.datasets.commit_messages import clean_message
@@ -125,21 +126,20 @@ def sample_untouched(history: History, change: CommitChange, config: RepositoryC
     changed = {file.path for file in change.files}
     languages = {file.language for file in change.files}
     try:
-        listed = history.list_files(change.parent)
+        listed = list(list_files(history.folder, change.parent, language_of_path, languages))
     except BoundaryError:
         history.skipped["untouched files of a commit"] += 1
         return (), None
-    eligible = [
-        (path, name)
-        for path, name in listed
-        if path not in changed and language_of_path(path) in languages and not is_foreign(path)
-    ]
+    eligible = [file for file in listed if file[0] not in changed and not is_foreign(file[0])]
     sample = heapq.nsmallest(config.untouched, eligible, key=lambda file: _place(change.commit, file[0]))
+    texts = history.read_blobs(dict.fromkeys(blob for _, _, blob in sample))
     files, size = list[UntouchedFile](), 0
-    for path, text in history.read_texts(sample, language_of_path):
-        size += len(text)
-        if size <= config.max_bytes:
-            files.append(UntouchedFile(path=path, text=text))
+    for path, language, blob in sample:
+        with suppress(DataError, KeyError):  # too large, or no text
+            file = UntouchedFile(path=path, text=source_of(texts[blob], Path(path), language).text)
+            size += len(file.text)
+            if size <= config.max_bytes:
+                files.append(file)
     return tuple(files), len(eligible)
 
 

@@ -13,7 +13,7 @@ from graftline.datasets.catalog import Cleaning, Decontamination
 from graftline.datasets.decontaminate import Evaluations
 from graftline.datasets.fingerprints import strip_whitespace
 from graftline.datasets.language import confirm_language, language_of_path
-from graftline.datasets.repository_changes.candidate import Candidate
+from graftline.datasets.repository_changes.candidate import Candidate, make_change
 from graftline.datasets.repository_changes.change import ChangedFile, ChangeRejectReason, RepositoryChange
 from graftline.datasets.repository_changes.settings import RepositoryChangesConfig
 
@@ -58,29 +58,10 @@ class Judge:
         files = [file for file, _ in parsed]
         if near := self._find_near(files):
             return Reject(ChangeRejectReason.CONTAMINATED, near)
-        untouched, total = candidate.read_untouched()
-        return RepositoryChange(
-            id=candidate.id,
-            repo=candidate.repo,
-            aliases=candidate.aliases,
-            parent=candidate.parent,
-            commit=candidate.commit,
-            license=candidate.license,
-            language=Counter(language for _, language in parsed).most_common(1)[0][0],
-            unit=candidate.unit,
-            instruction=candidate.instruction,
-            instruction_source=candidate.instruction_source,
-            answerable=candidate.answerable,
-            answerable_by=candidate.answerable_by,
-            files=tuple(files),
-            other_files=candidate.other_files + len(candidate.files) - len(files),
-            untouched=tuple(file for file in untouched if not self._is_near([file.text])),
-            untouched_total=total,
-            places=mechanics.places,
-            kinds=mechanics.kinds,
-            score=round(mechanics.score, 4),
-            origin=candidate.origin,
-        )
+        language = Counter(language for _, language in parsed).most_common(1)[0][0]
+        change = make_change(candidate, files, language, mechanics)
+        untouched = tuple(file for file in change.untouched if not any(self._nearest([file.text])))
+        return change if untouched == change.untouched else change.model_copy(update={"untouched": untouched})
 
     def _reject_unread(self, candidate: Candidate) -> Reject | None:
         """Return why a candidate need not be looked into."""
@@ -106,9 +87,6 @@ class Judge:
         texts = [text for file in files for text in (file.before, file.after)]
         shares = [share for share in self._nearest(texts) if share]
         return f"shares {max(shares)[0]:.0%} with evaluation {max(shares)[1]}" if shares else ""
-
-    def _is_near(self, texts: Sequence[str]) -> bool:
-        return any(self._nearest(texts))
 
     def _nearest(self, texts: Sequence[str]) -> Sequence[tuple[float, str] | None]:
         folded = [strip_whitespace(text).lower() for text in texts]

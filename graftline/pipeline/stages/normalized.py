@@ -33,13 +33,15 @@ def normalized(lineage: Lineage, name: str) -> Built:
     """Turn the rows of the dataset called `name` into edits, labels and counted drops."""
     dataset = lineage.dataset(name)
     raw = lineage.read_input(lineage.paths.raw(name), "raw")
-    records = evaluation_records(lineage)
     config = {
         "reader": dataset.reader,
-        **cleaning_config(lineage),
+        "cleaning": lineage.catalog.cleaning.model_dump(mode="json"),
+        **evaluation_config(lineage),
+        "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
         **dataset.model_dump(mode="json", include={"licenses", "columns"}),
         **(dataset.model_dump(mode="json", include={"fields", "language"}) if dataset.reader == "edits" else {}),
     }
+    records = evaluation_records(lineage)
     if not records and not config["evaluation_files"]:
         lineage.once("no_evaluation", lambda: _warn_of_no_evaluation(lineage))
     code = stage_code("normalized", dataset.reader)
@@ -66,13 +68,11 @@ def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecor
     return Contents(done.counts, {**contract, "licenses": done.licenses, "tokenizer": cleaning.tokenizer})
 
 
-def cleaning_config(lineage: Lineage) -> dict[str, Any]:
-    """Return what decides which texts are clean, and away from evaluations."""
+def evaluation_config(lineage: Lineage) -> dict[str, Any]:
+    """Return what decides what is too near to an evaluation, beside the evaluations in use."""
     return {
-        "cleaning": lineage.catalog.cleaning.model_dump(mode="json"),
         "decontamination": lineage.catalog.decontamination.model_dump(mode="json"),
         "evaluation_files": {lineage.paths.relative(path): sha256_file(path) for path in _evaluation_files(lineage)},
-        "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
     }
 
 

@@ -23,7 +23,7 @@ from graftline.datasets.repository_changes.releases import release_candidates
 from graftline.datasets.repository_changes.write import write_changes
 from graftline.datasets.splits import ASSIGNED
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.pipeline.stages.normalized import cleaning_config, evaluation_records, read_evaluations
+from graftline.pipeline.stages.normalized import evaluation_config, evaluation_records, read_evaluations, tool_versions
 from graftline.pipeline.stages.splits import recall_assigned
 
 
@@ -37,7 +37,7 @@ def repository_changes(lineage: Lineage) -> Built:
     datasets = [name for name, dataset in catalog.sources.items() if dataset.holds_releases and config.releases]
     inputs: dict[str, ArtifactRecord | str] = {
         "division": lineage.read_part(paths.division, division, ASSIGNED),
-        **{f"normalized/{name}": lineage.read_input(paths.normalized(name), "normalized") for name in datasets},
+        **{f"normalized/{name}": _read_lines_of(lineage, name) for name in datasets},
         **{f"git/{repository.settings.name}": _revision(repository) for repository in repositories},
         **{f"records/{paths.relative(file)}": sha256_file(file) for file in files},
         **evaluation_records(lineage),
@@ -46,7 +46,9 @@ def repository_changes(lineage: Lineage) -> Built:
         "repository_changes": config.model_dump(mode="json"),
         "languages": list(catalog.languages),
         "splitting": catalog.splitting.model_dump(mode="json"),
-        **cleaning_config(lineage),
+        "cleaning": catalog.cleaning.model_dump(mode="json", include={"licenses", "check_syntax"}),
+        **evaluation_config(lineage),
+        "tools": tool_versions("characters/4"),  # tokens are not counted
     }
 
     def read_all() -> Iterator[Candidate | Refusal]:
@@ -65,6 +67,13 @@ def repository_changes(lineage: Lineage) -> Built:
         return Contents({**counts, **describe_skipped(repositories)})
 
     return lineage.build(paths.repository_changes, request_of("repository_changes", "all", inputs, settings), make)
+
+
+def _read_lines_of(lineage: Lineage, dataset: str) -> str:
+    """Return what stands for the edits of a dataset, whose columns are not read."""
+    record = lineage.read_input(lineage.paths.normalized(dataset), "normalized")
+    names = sorted(name for name in record.files if name.endswith(".jsonl"))
+    return lineage.read_part(lineage.paths.normalized(dataset), record, *names)
 
 
 def _revision(repository: Repository) -> str:

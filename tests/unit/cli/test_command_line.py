@@ -123,6 +123,7 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
             "normalized": 1,
             "division": 1,
             "splits": 9,
+            "repository_changes": 1,
             "label_tasks": 1,
             "synthetic_rules": 9,
             "tasks": 9,
@@ -184,10 +185,10 @@ def test_a_stored_artifact_that_was_altered_is_a_fault(small_checkout: Any, pair
     folder = small_checkout.root / "data" / "raw" / "release_pairs" / "normalized"
     (folder / "python-00000.jsonl").write_text("{}\n", "utf-8")
 
-    # 7 of configuration and samples, and 49 artifacts: 4 over all partitions, and 5 stages of 9
+    # 7 of configuration and samples, and 50 artifacts: 5 over all partitions, and 5 stages of 9
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "59 checked, 1 faulty\n",
+        "60 checked, 1 faulty\n",
         f"{folder}: file 'python-00000.jsonl' was altered after it was written; materialize its asset again\n",
     )
     assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "10 checked, 0 faulty\n", "")

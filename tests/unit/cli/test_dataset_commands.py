@@ -133,7 +133,7 @@ def test_each_stage_is_made_once_and_found_unchanged_by_a_run(shop: Shop) -> Non
     parts = [f"splits {language}/{split}" for language in ("java", "python") for split in ("train", "dev", "test")]
     commands = {
         "fetch": ["raw pairs", "raw twins"],
-        "build": ["normalized pairs", "normalized twins", "division all", *parts],
+        "build": ["normalized pairs", "normalized twins", "division all", "repository_changes all", *parts],
     }
     for command, artifacts in commands.items():
         assert became(shop.json(command)) == dict.fromkeys(artifacts, "not there yet")
@@ -145,7 +145,14 @@ def test_each_stage_is_made_once_and_found_unchanged_by_a_run(shop: Shop) -> Non
     made_counts = {
         stage: counts["made"] for stage, counts in stages.items() if counts["unchanged"] or stage == "label_tasks"
     }
-    assert made_counts == {"raw": 0, "normalized": 0, "division": 0, "splits": 0, "label_tasks": 1}
+    assert made_counts == {
+        "raw": 0,
+        "normalized": 0,
+        "division": 0,
+        "splits": 0,
+        "label_tasks": 1,
+        "repository_changes": 0,
+    }
 
 
 def test_only_what_is_named_is_made(shop: Shop) -> None:

@@ -29,8 +29,8 @@ def test_a_sound_root_has_no_fault_and_what_is_no_artifact_needs_no_record(made:
         path = made / "data" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(b"x")
-    # settings, governance, telemetry, four manifests, fleets and prompts, the samples, 19 artifacts
-    assert audit(Paths(made)) == Audit(29, [])
+    # settings, governance, telemetry, four manifests, fleets and prompts, the samples, 20 artifacts
+    assert audit(Paths(made)) == Audit(30, [])
     assert audit(Paths(small_checkout.root)) == Audit(10, [])
 
 

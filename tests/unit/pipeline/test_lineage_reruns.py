@@ -22,7 +22,7 @@ DOWN_FROM = {
     "teacher_trajectories": "input tasks changed",
     "trajectories": "input tasks, input teacher_trajectories.induction changed",
 }
-STAGES = ("raw", *DOWN_FROM, "label_tasks")
+STAGES = ("raw", *DOWN_FROM, "label_tasks", "repository_changes")
 
 
 def by_stage(reasons: dict[str, str]) -> dict[str, str]:
@@ -113,7 +113,7 @@ def test_another_language_is_added_and_the_rest_stays(made: Path, run: Run, reco
     }
     # five stages in three splits
     assert [reason for name, reason in reasons.items() if "tsx/" in name] == ["not there yet"] * 15
-    assert len(reasons) == 19 + 15
+    assert len(reasons) == 20 + 15
 
 
 def test_a_changed_row_remakes_everything_after_it(made: Path, run: Run) -> None:

@@ -26,8 +26,8 @@ def test_all_stages_lead_from_rows_to_verified_steps(
 ) -> None:
     small_checkout.write(varied_pairs)
     reasons = run(small_checkout.root)
-    # 2 of the dataset, 2 over all datasets, and 5 stages of 3 languages in 3 splits
-    assert (len(reasons), set(reasons.values())) == (49, {"not there yet"})
+    # 2 of the dataset, 3 over all datasets, and 5 stages of 3 languages in 3 splits
+    assert (len(reasons), set(reasons.values())) == (50, {"not there yet"})
     paths = Paths(small_checkout.root)
     for language in ("java", "javascript", "python"):
         for split in ("train", "dev", "test"):
@@ -79,7 +79,7 @@ def test_a_dataset_without_a_good_row_makes_empty_splits(
     reasons = run(small_checkout.root)
     folder = Paths(small_checkout.root).partition("trajectories/parquet", "python", "train")
     counts = {"rows": 0, "verified": 0, "verified_steps": 0, "no_reward": 0, "steps": 0}
-    assert (len(reasons), load_record(folder).counts) == (19, counts)
+    assert (len(reasons), load_record(folder).counts) == (20, counts)
 
 
 def test_synthetic_edits_stand_in_the_order_of_their_ids_and_their_families_are_counted(
@@ -143,6 +143,7 @@ def test_an_unsound_edit_is_counted_and_no_task(
         ("normalized", "data/raw/release_pairs/source"),
         ("division", "data/raw/release_pairs/normalized"),
         ("label_tasks", "data/raw/release_pairs/normalized"),
+        ("repository_changes", "data/division"),
         ("splits", "data/division"),
         ("synthetic_rules", "data/processed/python/dev"),
         ("tasks", "data/processed/python/dev"),
@@ -153,7 +154,9 @@ def test_an_unsound_edit_is_counted_and_no_task(
 def test_a_stage_without_its_input_says_what_is_missing_and_what_to_do(
     opened: Opened, small_checkout: Any, stage: str, missing: str
 ) -> None:
-    arguments = {"normalized": ("release_pairs",), "division": (), "label_tasks": ()}.get(stage, ("python", "dev"))
+    arguments = {"normalized": ("release_pairs",), "division": (), "label_tasks": (), "repository_changes": ()}.get(
+        stage, ("python", "dev")
+    )
     with opened() as lineage, pytest.raises(RecordError) as error:
         make(stage, lineage, *arguments)
     assert str(error.value) == (
@@ -180,7 +183,7 @@ def test_a_run_that_stopped_goes_on_where_it_was(
     reasons = run(small_checkout.root)
     unchanged = [name for name, reason in reasons.items() if not reason]
     assert (len(reasons), unchanged) == (
-        19,
+        20,
         ["raw release_pairs", "normalized release_pairs", "division all", "splits python/train"],
     )
 
@@ -203,7 +206,7 @@ def test_progress_is_told_of_every_artifact_in_order(
     assert [call[1:] for call in calls if call[0] == "start"] == [
         *(("raw", "release_pairs"), ("normalized", "release_pairs"), ("division", "all")),
         *(("splits", f"python/{split}") for split in splits),
-        ("label_tasks", "all"),
+        *(("repository_changes", "all"), ("label_tasks", "all")),
         *((stage, f"python/{split}") for stage in later for split in splits),
     ]
     assert calls[:9] == [

@@ -16,7 +16,7 @@ from graftline.cli.main import main
 
 ARCHIVE = Path(__file__).with_name("stored") / "root-0.1.0.tar.gz"
 MADE_AGAIN_BY_A_RUN = {
-    *("raw", "normalized", "division", "splits", "label_tasks", "synthetic_rules", "tasks"),
+    *("raw", "normalized", "division", "splits", "repository_changes", "label_tasks", "synthetic_rules", "tasks"),
     *("teacher_trajectories", "trajectories", "sft_dataset", "trained_adapter"),
 }
 

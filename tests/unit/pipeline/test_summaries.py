@@ -38,7 +38,7 @@ def test_a_summary_counts_what_is_stored_and_what_the_last_run_did(made: Path) -
     # one real edit, two synthetic ones, all solved exactly and in one step
     counts = {"edits": 1, "synthetic": 2, "tasks": 3, "tried": 3, "verified": 3, "exact": 3, "verified steps": 3}
     assert summary.partitions == {f"python/{split}": counts for split in ("dev", "test", "train")}
-    assert verdict(summary) == "Artifacts: 19 made, 0 unchanged."
+    assert verdict(summary) == "Artifacts: 20 made, 0 unchanged."
 
 
 def test_a_second_run_shows_as_unchanged_and_one_of_a_part_as_both(
@@ -50,27 +50,28 @@ def test_a_second_run_shows_as_unchanged_and_one_of_a_part_as_both(
         # raw, normalized, division
         *[(0, 1)] * 3,
         (0, 3),
-        # label_tasks
-        (0, 1),
+        # repository_changes, label_tasks
+        *[(0, 1)] * 2,
         *[(0, 3)] * 4,
     ]
     assert verdict(summary) == (
-        "Nothing was recomputed: all 19 artifacts have the inputs, configuration and code they had."
+        "Nothing was recomputed: all 20 artifacts have the inputs, configuration and code they had."
     )
     reconfigure(made, "trajectories.yaml", {"collecting.max_steps": 2})
     run(made)
     # teacher_trajectories and trajectories, three of each
-    assert verdict(summarize(Paths(made))) == "Artifacts: 6 made, 13 unchanged."
+    assert verdict(summarize(Paths(made))) == "Artifacts: 6 made, 14 unchanged."
 
 
 def test_tables_show_every_split_and_their_sum(made: Path) -> None:
     [(_, columns, lineage), (_, split_columns, splits)] = tables(summarize(Paths(made)))
     assert columns == ["stage", "rows", "left out", "made", "unchanged", "files"]
-    assert list(lineage[:5]) == [
+    assert list(lineage[:6]) == [
         ("raw", "3", "", "1", "0", "data/raw/release_pairs/source"),
         ("normalized", "3", "", "1", "0", "data/raw/release_pairs/normalized"),
         ("division", "3", "", "1", "0", "data/division"),
         ("splits", "3", "", "3", "0", "data/processed/python"),
+        ("repository_changes", "0", "", "1", "0", "data/repository_changes"),
         ("label_tasks", "0", "", "1", "0", "data/label_tasks"),
     ]
     assert split_columns[0] == "language/split"

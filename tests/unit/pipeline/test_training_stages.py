@@ -215,7 +215,7 @@ def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
     solved = [f"{counts[which]} of {counts['tasks']}" for which in ("solved_before", "solved_after")]
     assert found[1] == ("tiny", str(counts["examples"]), f"{counts['trained_tokens']:,}", *solved)
     assert summary.as_dict()["adapters"]["tiny"] == counts
-    assert verdict(summary) == "Artifacts: 4 made, 19 unchanged."
+    assert verdict(summary) == "Artifacts: 4 made, 20 unchanged."
 
 
 def test_the_keys_of_data_are_the_documented_ones() -> None:
