@@ -154,7 +154,8 @@ def stats(paths: "Paths", names: tuple[str, ...]) -> Output:
     datasets = count_datasets(paths, _load_catalog(paths), names)
     changes = None if names else change_stats(paths)
     tables = [*stats_tables(datasets), *(change_tables(changes) if changes else [])]
-    return Output({"datasets": datasets, "repository_changes": changes}, [table for table in tables if table[2]])
+    value = {"datasets": datasets, **({"repository_changes": changes} if changes else {})}
+    return Output(value, [table for table in tables if table[2]])
 
 
 @click.command()

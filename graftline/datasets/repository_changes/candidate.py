@@ -6,13 +6,8 @@ from typing import Literal
 
 from graftline.astgrep.binding import Language
 from graftline.codemod.token_changes import Mechanics
-from graftline.datasets.repository_changes.change import (
-    AnswerableBy,
-    ChangedFile,
-    InstructionSource,
-    RepositoryChange,
-    UntouchedFile,
-)
+from graftline.datasets.instruction_source import AnswerableBy, InstructionSource
+from graftline.datasets.repository_changes.change import ChangedFile, RepositoryChange, UntouchedFile
 
 Untouched = tuple[tuple[UntouchedFile, ...], int | None]
 """Some files that the change leaves as they are, and how many there are; None where that is not known."""

@@ -8,9 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import Language
 from graftline.core.parquet import Column
-
-InstructionSource = Literal["human", "commit", "rule", "model", "none"]
-AnswerableBy = Literal["reader", "template", "model", "no_instruction"]
+from graftline.datasets.instruction_source import AnswerableBy, InstructionSource
 
 
 class _Row(BaseModel):

@@ -124,7 +124,7 @@ def sample_untouched(history: History, change: CommitChange, config: RepositoryC
     Which ones follows from commit and path alone.
     """
     changed = {file.path for file in change.files}
-    languages = {file.language for file in change.files}
+    languages = frozenset(file.language for file in change.files)
     try:
         listed = list(list_files(history.folder, change.parent, language_of_path, languages))
     except BoundaryError:
@@ -135,7 +135,7 @@ def sample_untouched(history: History, change: CommitChange, config: RepositoryC
     texts = history.read_blobs(dict.fromkeys(blob for _, _, blob in sample))
     files, size = list[UntouchedFile](), 0
     for path, language, blob in sample:
-        with suppress(DataError, KeyError):  # too large, or no text
+        with suppress(DataError, KeyError, ValueError):  # too large, or no text
             file = UntouchedFile(path=path, text=source_of(texts[blob], Path(path), language).text)
             size += len(file.text)
             if size <= config.max_bytes:

@@ -19,17 +19,12 @@ from graftline.datasets.catalog import NO_LICENSE, license_by_pattern
 from graftline.datasets.edit import Rejection
 from graftline.datasets.formats import lines_of
 from graftline.datasets.ingest import parse_row
+from graftline.datasets.instruction_source import AnswerableBy, InstructionSource
 from graftline.datasets.language import language_of_path
 from graftline.datasets.licenses import spdx
 from graftline.datasets.readers.base import bad_field, row_id
 from graftline.datasets.repository_changes.candidate import Candidate, Refusal, Untouched, make_change
-from graftline.datasets.repository_changes.change import (
-    AnswerableBy,
-    ChangedFile,
-    InstructionSource,
-    RepositoryChange,
-    UntouchedFile,
-)
+from graftline.datasets.repository_changes.change import ChangedFile, RepositoryChange, UntouchedFile
 from graftline.datasets.repository_changes.histories import is_foreign, make_instruction
 from graftline.datasets.repository_changes.settings import RepositoryChangesConfig
 

@@ -162,10 +162,12 @@ def test_only_what_is_named_is_made(shop: Shop) -> None:
     shop.make()
     assert list(became(shop.json("build", "--language", "java", "--split", "dev")))[2:] == [
         "division all",
+        "repository_changes all",
         "splits java/dev",
     ]
     assert list(became(shop.json("build", "--split", "dev")))[2:] == [
         "division all",
+        "repository_changes all",
         "splits java/dev",
         "splits python/dev",
     ]

@@ -17,7 +17,14 @@ def test_everything_that_was_made_is_sound(built_shop: Shop) -> None:
 
     sound = [f"{finding['stage']} {finding['name']}" for finding in report["findings"] if finding["state"] == "sound"]
     parts = [f"splits {language}/{split}" for language in ("java", "python") for split in ("train", "dev", "test")]
-    stored = ["raw pairs", "raw twins", "normalized pairs", "normalized twins", "division all"]
+    stored = [
+        "raw pairs",
+        "raw twins",
+        "normalized pairs",
+        "normalized twins",
+        "division all",
+        "repository_changes all",
+    ]
     assert (sound, report["faults"]) == ([*stored, *parts], [])
     # pairs has no pin, twins has one
     details = [finding["detail"] for finding in report["findings"][:2]]

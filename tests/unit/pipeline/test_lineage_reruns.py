@@ -57,9 +57,9 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     # of the whole, where rows have their own
     ("datasets", {"datasets.release_pairs.license": "ISC"}, changed_at("raw", "config license changed", up_to="division")),
     ("datasets", {"cleaning.max_pre_tokens": 500}, changed_at("normalized", "config cleaning changed", up_to="division")),
-    ("datasets", {"decontamination.shared": 0.9}, changed_at("normalized", "config decontamination changed", up_to="division")),
+    ("datasets", {"decontamination.shared": 0.9}, changed_at("normalized", "config decontamination changed", up_to="division", repository_changes="config decontamination changed")),
     # what was assigned stays
-    ("datasets", {"splitting.seed": 1}, changed_at("division", "config splitting changed", up_to="division")),
+    ("datasets", {"splitting.seed": 1}, changed_at("division", "config splitting changed", up_to="division", repository_changes="config splitting changed")),
     ("datasets", {"synthesis.per_partition": 1}, changed_at("synthetic_rules", "config synthesis changed", tasks="input synthetic_rules changed")),
     ("trajectories", {"collecting.weights.progress": 0.5}, changed_at("teacher_trajectories", "config collecting changed")),
     # what changes nothing that is made, and what is the default anyway
@@ -110,6 +110,7 @@ def test_another_language_is_added_and_the_rest_stays(made: Path, run: Run, reco
     assert {name: reason for name, reason in reasons.items() if reason and "tsx/" not in name} == {
         "division all": "config languages changed",
         "label_tasks all": "config languages changed",
+        "repository_changes all": "config languages changed",
     }
     # five stages in three splits
     assert [reason for name, reason in reasons.items() if "tsx/" in name] == ["not there yet"] * 15
@@ -120,7 +121,8 @@ def test_a_changed_row_remakes_everything_after_it(made: Path, run: Run) -> None
     sample = made / "data" / "samples" / "release_pairs.jsonl"
     sample.write_text(sample.read_text("utf-8").replace("new(a, b1)", "new(b1, a)"), "utf-8")
     # all but the division: the row stays where it was
-    assert by_stage(run(made)) == changed_at("raw", "input source changed")
+    changes = {"repository_changes": "input normalized/release_pairs changed"}
+    assert by_stage(run(made)) == changed_at("raw", "input source changed", **changes)
     edits = "".join(
         (Paths(made).partition("processed", "python", split) / "edits.jsonl").read_text("utf-8")
         for split in ("train", "dev", "test")
