@@ -18,7 +18,7 @@ from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.edit import DIVISION, NORMALIZED
 from graftline.datasets.losses import main_losses
 from graftline.datasets.repository_changes.change import CHANGES
-from graftline.pipeline.checks import invalid_edits
+from graftline.pipeline.checks import invalid_changes, invalid_edits
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.normalized import normalized as normalized_stage
@@ -200,3 +200,10 @@ def dataset_checks(name: str) -> list[dg.AssetChecksDefinition]:
         return evaluate_check(context, evaluate)
 
     return [schema_valid, most_rows_kept]
+
+
+@dg.asset_check(asset="repository_changes", name="schema_valid", blocking=True)
+def changes_schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+    """Every line is a change of a repository, in the one split that its repository has among changes and edits."""
+    remedy = "materialize division and repository_changes again"
+    return evaluate_check(context, lambda: result_of_faults(invalid_changes(artifacts.stages({})), remedy))

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.closed_loop import define_closed_loop_assets
-from assets.datasets import dataset_assets, dataset_checks, source_assets
+from assets.datasets import changes_schema_valid, dataset_assets, dataset_checks, source_assets
 from assets.harbor import harbor_assets
 from assets.harbor_checks import harbor_checks
 from assets.prompts import prompt_assets
@@ -97,6 +97,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
         ],
         asset_checks=[
             *(check for name in catalog.sources for check in dataset_checks(name)),
+            changes_schema_valid,
             *STAGE_CHECKS,
             *training_checks(),
             *harbor_checks(),

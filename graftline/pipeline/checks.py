@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from graftline.core.errors import DataError
@@ -12,8 +13,9 @@ from graftline.core.jsonl import read_lines
 from graftline.core.parquet import column_names, read_parquet
 from graftline.core.record import load_record
 from graftline.datasets.edit import EDITS, Edit, Label
-from graftline.datasets.fingerprints import key
-from graftline.datasets.splits import SPLITS, Split
+from graftline.datasets.fingerprints import group_key, key
+from graftline.datasets.repository_changes.change import RepositoryChange
+from graftline.datasets.splits import SPLITS, Split, read_assigned
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from graftline.pipeline.stages.trained_adapter import STEPS
@@ -43,6 +45,27 @@ def invalid_splits(lineage: Lineage) -> list[str]:
     faults = []
     for folder in _present_folders(lineage, "processed", "splits"):
         faults += _invalid_lines(folder / "edits.jsonl", Edit) + _other_columns(folder / "edits.parquet", set(EDITS))
+    return faults[:MOST_FAULTS]
+
+
+def invalid_changes(lineage: Lineage) -> list[str]:
+    """Return the lines that are no changes of repositories, and those whose repository is in another split as well."""
+    folder, faults = lineage.paths.repository_changes, list[str]()
+    lineage.read_input(folder, "repository_changes")
+    of_edits = read_assigned(lineage.paths.division)
+    split_of: dict[str, str] = {}
+    for split in SPLITS:
+        if invalid := _invalid_lines(folder / f"{split}.jsonl", RepositoryChange):
+            faults += invalid
+            continue
+        for change in read_lines(folder / f"{split}.jsonl", RepositoryChange):
+            names = [name.lower() for name in (change.repo, *change.aliases)]
+            assigned = of_edits.find(np.array([group_key(name) for name in names], np.uint64)).tolist()
+            splits = {SPLITS[index] for index in assigned if index >= 0} | {
+                split_of.setdefault(name, split) for name in names
+            }
+            if splits != {split}:
+                faults.append(f"change {change.id!r} is in {split}, but {change.repo} in {', '.join(sorted(splits))}")
     return faults[:MOST_FAULTS]
 
 

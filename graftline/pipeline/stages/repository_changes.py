@@ -72,8 +72,8 @@ def repository_changes(lineage: Lineage) -> Built:
 def _read_lines_of(lineage: Lineage, dataset: str) -> str:
     """Return what stands for the edits of a dataset, whose columns are not read."""
     record = lineage.read_input(lineage.paths.normalized(dataset), "normalized")
-    names = sorted(name for name in record.files if name.endswith(".jsonl"))
-    return lineage.read_part(lineage.paths.normalized(dataset), record, *names)
+    names = sorted(name for name in record.files if name.endswith(".jsonl") and name != "labels.jsonl")
+    return lineage.read_part(lineage.paths.normalized(dataset), record, *names) if names else record.identity
 
 
 def _revision(repository: Repository) -> str:

@@ -1,7 +1,5 @@
 """Edits that a git history repeats."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,8 @@ from graftline.core.errors import DataError, GraftlineError
 from graftline.datasets.language import language_of_path
 from graftline.sandbox.actions import MemorySandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
+from tests.git_repositories import commit as committed
+from tests.git_repositories import git
 
 PYTHON = frozenset({"python"})
 FIRST = """import client
@@ -43,22 +43,6 @@ def repository(tmp_path: Path) -> Path:
     committed(folder, {"a.py": FIRST.replace("client.get(", "client.fetch(")})
     committed(folder, {"b.py": 'import client\n\nclient.fetch("x", 1)\n', "c.txt": "client.fetch(1)\n"})
     return folder
-
-
-def git(folder: Path, *arguments: str) -> str:
-    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    environment |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environment |= {"GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z"}
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-
-def committed(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, "utf-8")
-    git(folder, "add", "--all")
-    git(folder, "commit", "-q", "-m", "change")
 
 
 def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> MinedRules:
