@@ -19,6 +19,7 @@ _PLACES = (
     ("raw/*/source", "raw"),
     ("raw/*/normalized", "normalized"),
     ("division", "division"),
+    ("repository_changes", "repository_changes"),
     ("processed/*/*", "splits"),
 )
 
