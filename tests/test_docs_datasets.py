@@ -10,10 +10,14 @@ from typing import get_args
 
 import pytest
 
+from graftline.codemod.history import MAX_COMMIT_BYTES, MAX_FILES_OF_COMMIT, MAX_MESSAGE_BYTES
+from graftline.codemod.token_changes import MAX_KINDS
 from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.datasets import decontaminate, deduplicate, fingerprints
 from graftline.datasets.catalog import Catalog, Decontamination, Splitting
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
+from graftline.datasets.repository_changes.change import ChangeRejectReason, RepositoryChange
+from graftline.datasets.repository_changes.judge import MAX_MOVED_SHARE
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.datasets.splits import LARGE_SHARE, REASONS
 from graftline.pipeline.instruction_trials import _MOST_FAILURES
@@ -56,6 +60,11 @@ def test_an_example_of_an_entry_is_an_entry(fence: Fence, tmp_path: Path) -> Non
     path = tmp_path / "datasets.yaml"
     indented = "".join(f"  {line}\n" for line in fence.body.splitlines())
     name = fence.body.partition(":")[0]
+    if name == "repository_changes":  # no dataset, but a key beside them
+        shipped = (CHECKOUT / "configs" / "datasets.yaml").read_text("utf-8")
+        path.write_text(shipped + fence.body, "utf-8")
+        assert len(load_yaml(path, Catalog).repository_changes.repositories) == 1
+        return
     path.write_text(f"languages: [python]\nuse: [{name}]\ndatasets:\n{indented}", "utf-8")
     assert list(load_yaml(path, Catalog).used) == [name]
 
@@ -93,6 +102,21 @@ def test_the_reasons_of_the_division_are_the_documented_ones() -> None:
     assert [codes(row[0])[0] for row in rows] == list(REASONS[1:])
     bad_input = PAGES["docs/bad-input.md"].read_text("utf-8")
     assert [reason for reason in REASONS[1:] if f"`{reason}`" not in bad_input] == []
+
+
+def test_changes_of_repositories_are_as_the_page_says() -> None:
+    own = section("docs/datasets.md", "## Changes of whole repositories")
+    fields, reasons = (table(own[own.index(f"| {title} |") - 1 :]) for title in ("field", "reason"))
+    documented = {code for row in fields for cell in row for code in codes(cell)}
+    assert RepositoryChange.model_fields.keys() - documented == {"schema_version", "id", "language", "answerable_by", "unit"}
+    assert {code for row in fields for code in codes(row[0])} <= RepositoryChange.model_fields.keys()
+    assert {codes(row[0])[0] for row in reasons} == {str(reason) for reason in ChangeRejectReason}
+    said = [
+        "that the eight most frequent kinds make",
+        f"more than {MAX_FILES_OF_COMMIT} source files, of more than {MAX_COMMIT_BYTES >> 20} MiB",
+        f"a message of more than {MAX_MESSAGE_BYTES >> 10} KiB",
+    ]
+    assert ([sentence for sentence in said if sentence not in WORDS], MAX_MOVED_SHARE, MAX_KINDS) == ([], 1 / 2, 8)
 
 
 def test_the_fields_of_a_label_task_are_the_documented_ones() -> None:

@@ -120,8 +120,8 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
         # which warns of some of them
         if found.check_name != "most_rows_kept"
     }
-    # one for each normalized dataset, and two of the splits
-    assert (len(checks), set(checks.values())) == (6 + 2, {True})
+    # one for each normalized dataset and for changes of repositories, and two of the splits
+    assert (len(checks), set(checks.values())) == (6 + 1 + 2, {True})
     assert checks["splits", "no_row_in_two_splits"]
 
     built = run_all(Paths(root), "local", {"sandbox": "memory", "teacher": "memory"}, Quiet())
