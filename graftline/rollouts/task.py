@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from graftline.astgrep.action import Action, PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import compare_texts
-from graftline.core.errors import DataError
+from graftline.core.errors import DataError, SandboxError
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.instruction_source import (
@@ -25,7 +25,7 @@ from graftline.datasets.instruction_source import (
     default_answerable_by,
     default_source,
 )
-from graftline.rollouts.task_tests import TaskTests, TestVerdict, run_tests
+from graftline.rollouts.task_tests import CAUSES_OF_MACHINE, TaskTests, TestVerdict, run_tests
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
 WORDS_ALONE = "comment-only"
@@ -205,6 +205,9 @@ def invalid_reasons_by_tests(tasks: Sequence[Task], sandbox: Sandbox) -> list[st
     """Return why each of `tasks` is not valid by its tests, with how the first of them fails; empty when it is, or has none.
 
     The same text is tested once, whichever tasks have it, and all in one call.
+
+    Raises:
+        SandboxError: the sandbox has no jail, it failed, or a busy machine decided: which tasks there are must not depend on it.
     """
     questions = {
         (task.tests.model_dump_json(), text): (task.tests, text)
@@ -222,8 +225,10 @@ def invalid_reasons_by_tests(tasks: Sequence[Task], sandbox: Sandbox) -> list[st
 
 
 def _why_tests_are_no_use(gold: TestVerdict, unedited: TestVerdict) -> str:
-    if gold.passes is None or unedited.passes is None:
-        return gold.cause or unedited.cause
+    if cause := gold.cause or unedited.cause:
+        if cause in CAUSES_OF_MACHINE:
+            raise SandboxError(f"the tests of a task say nothing ({cause}); free the machine and start again")
+        return cause
     if gold.passes:
         return "unedited_passes_tests" if unedited.passes else ""
     return ": ".join(["gold_fails_tests", *next(iter(gold.failures.items()), ())])

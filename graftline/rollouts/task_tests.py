@@ -20,6 +20,7 @@ from graftline.sandbox.jail.spec import CallsSpec, TestSpec
 
 CAUSES_OF_SILENCE = ("tests_wall_timeout", "tests_runner_error", "tests_not_judged", "tests_refused")
 """Why tests say nothing of a text: a busy machine, a jail that failed, code that cannot be seen from outside, no interpreter."""
+CAUSES_OF_MACHINE = CAUSES_OF_SILENCE[:2]
 _UNDECIDED = {Verdict.WALL_TIMEOUT: CAUSES_OF_SILENCE[0], Verdict.RUNNER_ERROR: CAUSES_OF_SILENCE[1]}
 _NOT_JUDGED, _REFUSED = CAUSES_OF_SILENCE[2:]
 _MOST_FAILURES, _MOST_ERROR = 20, 300

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.equality import Level
+from graftline.core.errors import SandboxError
 from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.task import Task, invalid_reason
@@ -110,7 +111,11 @@ def test_tests_that_say_nothing_are_no_reward_of_zero(
     silent = WithoutJail(sandbox, undecided(verdict))
     trajectory = collect(task_with(), reading([rewrite("return 2 * n")] * 2), silent, RolloutConfig())
     assert (trajectory.reward, trajectory.ending, len(trajectory.steps)) == (Reward(value=None, cause=cause), cause, 1)
-    assert invalid_reason(task_with(), silent) == cause
+    if verdict is Verdict.OK:
+        assert invalid_reason(task_with(), silent) == cause
+    else:  # which tasks there are must not depend on the machine
+        with pytest.raises(SandboxError, match="free the machine"):
+            invalid_reason(task_with(), silent)
 
 
 def test_tests_without_an_interpreter_say_nothing(sandbox: Sandbox) -> None:
