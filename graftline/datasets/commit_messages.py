@@ -1,7 +1,7 @@
 """Commit messages and descriptions of pull requests to instructions: what was done, without who did it.
 
 Taken out are the trailers that git and its hosts add, the lines by which coding agents sign, e-mail addresses, numbers of issues, and
-what only says of which kind a commit is (`fix(core): `). Of a pull request that was merged as one commit the title is left: what
+what only says of which kind a commit is (`fix(core): `, `[docs]`) or from where it was copied. Of a pull request that was merged as one commit the title is left: what
 follows lists the commits it was made of. The time taken grows with the length of the text and with nothing else in it.
 """
 
@@ -31,11 +31,19 @@ _LONGEST_SIGNATURE = 280
 _AGENTS = ("claude", "cursor", "codex", "copilot")
 
 # https://www.conventionalcommits.org/
-_KIND = re.compile(r"(?:build|chore|ci|docs|feat|fix|perf|refactor|revert|style|test)(?:\([^()\n]{1,60}\))?!?: +")
-_ISSUE = re.compile(r"[ \t]{0,8}[(\[](?:\w[\w.-]{0,60}/[\w.-]{1,60})?#\d{1,7}[)\]]")
+_KIND = re.compile(
+    r"(?:build|chore|ci|docs|feat|fix|perf|refactor|revert|style|test)(?:\([^()\n]{1,60}\))?!?: +|\[[\w ./:-]{1,40}\](?:[ \t]+|(?=\[))"
+)
+_ISSUE = re.compile(
+    r"[ \t]{0,8}[(\[](?:(?:close[sd]?|fix(?:e[sd])?|refs?|resolve[sd]?|see) )?(?:\w[\w.-]{0,60}/[\w.-]{1,60})?#\d{1,7}[)\]]",
+    re.IGNORECASE,
+)
 _ONLY_ISSUES = re.compile(
     r"(?:(?:close[sd]?|fix(?:e[sd])?|refs?|references|resolve[sd]?|see)?[:, ]{0,4}(?:issue |pr |gh-)?#\d{1,7}[., ]{0,4}){1,9}",
     re.IGNORECASE,
+)
+_COPY = re.compile(
+    r"\(?(?:cherry[- ]picked|transplanted|grafted) from (?:commit )?[0-9a-f]{7,40}\)?\.?|This reverts commit [0-9a-f]{7,40}\.?"
 )
 _RULE = re.compile(r"[ \t]*-{9,}[ \t]*")
 _SQUASHED = "\n* "
@@ -61,7 +69,7 @@ def clean_message(message: str) -> str:
     if ":" in message or "\r" in message or may_be_signed:
         message = _remove_trailers(message.replace("\r\n", "\n").replace("\r", "\n"), may_be_signed)
     message = message.strip()
-    if "#" in message or "---------" in message or _SQUASHED in message:
+    if any(sign in message for sign in ("#", "---------", _SQUASHED, " from ", "This reverts")):
         message = _remove_issues(message)
     return _remove_kind(message)
 
@@ -78,9 +86,13 @@ def _remove_issues(message: str) -> str:
     """Return `message` without numbers of issues, and of a squashed pull request the title."""
     title, _, body = message.partition("\n")
     is_squashed = body.count(_SQUASHED) + body.startswith("* ") > 1 and bool(_ISSUE.search(title) or _RULE.search(body))
-    lines = [title] if is_squashed else [line for line in message.split("\n") if not _RULE.fullmatch(line)]
+    lines = [title] if is_squashed else [line for line in message.split("\n") if not _is_of_git(line)]
     cleaned = (_ISSUE.sub("", line) if "#" in line else line for line in lines)
     return "\n".join(line for line in cleaned if not ("#" in line and _ONLY_ISSUES.fullmatch(line.strip()))).strip()
+
+
+def _is_of_git(line: str) -> bool:
+    return _RULE.fullmatch(line) is not None or _COPY.fullmatch(line.strip()) is not None
 
 
 def _remove_trailers(message: str, may_be_signed: bool) -> str:
