@@ -41,7 +41,7 @@ def stage_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
         _stage(
             catalog, synthetic_rules, [_snippets(catalog)], "tasks", {"jsonl", "astgrep"}, ("sandbox",)
         ),
-        _stage(catalog, tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox",)),
+        _stage(catalog, tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox", "actors")),
         _stage(
             catalog, teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"},
             ("teacher", "sandbox", "actors", "queue"), "actors", _endings,

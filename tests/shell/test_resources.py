@@ -26,7 +26,7 @@ OF_STAGES: Mapping[str, set[str]] = {
     "repository_changes": set(),
     "splits": set(),
     "synthetic_rules": {"sandbox"},
-    "tasks": {"sandbox"},
+    "tasks": {"sandbox", "actors"},
     "teacher_trajectories": {"teacher", "sandbox", "actors", "queue"},
     "trajectories": set(),
     "sft_dataset": {"sandbox"},
