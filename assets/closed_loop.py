@@ -65,7 +65,7 @@ def define_closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
 
 
 def _list_solved_shares(built: Built) -> list[dict[str, Any]]:
-    """Return the share of the tasks of every evaluation that each contestant solves, where it is known."""
+    """Return the share of the tasks of every evaluation that each solver solves, where it is known."""
     lines = json.loads((built.folder / RESULTS).read_text("utf-8"))
     shares = {
         (line["about"], line[which]): line[f"of_{which}"]
@@ -74,7 +74,7 @@ def _list_solved_shares(built: Built) -> list[dict[str, Any]]:
         for which in ("first", "second")
     }
     return [
-        {"tasks": about, "contestant": name, "solved": share}
+        {"tasks": about, "solver": name, "solved": share}
         for (about, name), share in sorted(shares.items())
         if share is not None
     ]
@@ -86,7 +86,7 @@ def _shown(built: Built) -> Mapping[str, Any]:
         **metadata_of(built),
         "results": dg.MetadataValue.md(report.read_text("utf-8")),
         "plot": dg.MetadataValue.md(
-            embed_png("solved", bars(_list_solved_shares(built), ["tasks", "contestant"], "solved"))
+            embed_png("solved", bars(_list_solved_shares(built), ["tasks", "solver"], "solved"))
         ),
         "report": dg.MetadataValue.path(str(report)),
     }

@@ -1,4 +1,4 @@
-"""What is shown of an evaluation of contestants: tables, plots, and where its pages are.
+"""What is shown of an evaluation of solvers: tables, plots, and where its pages are.
 
 Not here: the asset (`assets.harbor`), and what the stage does (`graftline.pipeline.stages.model_evaluation`).
 """
@@ -29,7 +29,7 @@ def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
     attempts = read_attempts(built.folder)
     overall = summarize(attempts)
     numbers = {
-        f"{name}.{metrics.contestant}": value
+        f"{name}.{metrics.solver}": value
         for metrics in overall
         for name, value in (
             ("pass_at_1", metrics.pass_at[1]),
@@ -54,11 +54,11 @@ def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
 
 
 def plots_of(attempts: Sequence[Attempt]) -> dict[str, bytes]:
-    """Return PNGs by what they show: pass@1 of all contestants, and by class of edit where there are several."""
-    plots = {"pass": bars(_shares(summarize(attempts)), ["contestant"], _SHARE, "interval")}
+    """Return PNGs by what they show: pass@1 of all solvers, and by class of edit where there are several."""
+    plots = {"pass": bars(_shares(summarize(attempts)), ["solver"], _SHARE, "interval")}
     classes = summarize_by(attempts, lambda attempt: attempt.edit_class)
     if len({metrics.of for metrics in classes}) > 1:
-        plots["classes"] = bars(_shares(classes), ["of", "contestant"], _SHARE, "interval")
+        plots["classes"] = bars(_shares(classes), ["of", "solver"], _SHARE, "interval")
     return plots
 
 
@@ -80,7 +80,7 @@ def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots:
 
 def _shares(summaries: Sequence[Metrics]) -> list[dict[str, Any]]:
     rows = [
-        {"of": metrics.of, "contestant": metrics.contestant, _SHARE: metrics.pass_at[1], "interval": metrics.interval}
+        {"of": metrics.of, "solver": metrics.solver, _SHARE: metrics.pass_at[1], "interval": metrics.interval}
         for metrics in summaries
     ]
     return [row for row in rows if row[_SHARE] is not None]

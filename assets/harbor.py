@@ -3,7 +3,7 @@
 `harbor_deployment` and `instance_batch` have a partition for every file of `configs/harbor`, `deployment_evaluation` for those that ask
 for one, and `evaluation` for every file of `configs/evaluations`. `python -m assets.harbor` adds the partitions, for runs that no sensor
 looks after. Not here: what the stages do (`graftline.pipeline.stages.harbor_deployment`, `graftline.pipeline.stages.evaluation`,
-`graftline.pipeline.stages.model_evaluation`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
+`graftline.pipeline.stages.model_evaluation`), what is shown of solvers (`assets.contests`), and which service is asked (the port `harbor`).
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -46,7 +46,7 @@ GROUP, EVALUATION_GROUP = "harbor", "evaluations"
 DEPLOYED = (harbor_deployment.__name__, instance_batch.__name__)
 EVALUATION, DEPLOYMENT_EVALUATION = evaluation.__name__, "deployment_evaluation"
 _OF_CONTESTS = ("sandbox", "actors", "teacher", "tinker")
-"""Systems that contestants are had from."""
+"""Systems that solvers are had from."""
 _MOST_ROWS = 20
 _BINS = 5
 

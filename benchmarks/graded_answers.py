@@ -44,14 +44,14 @@ def measure(tasks: int = 1000, attempts: int = 4, root: Path | None = None) -> d
     """
     paths = Paths(root or find_root())
     cases = _cases(paths, tasks)
-    contestant = FunctionSolver(_answer, AnswerFormat(layout="action"))
+    solver = FunctionSolver(_answer, AnswerFormat(layout="action"))
     sandbox = load_yaml(paths.configs / "manifests" / "local.yaml", Manifest).sandbox
     workers = default_workers()
     with grading_workers(workers, sandbox) as grading:
         # processes and corpora are there before the first answer of a model is
-        run_solver("warm-up", contestant, cases[: 4 * workers], grading, 1)
+        run_solver("warm-up", solver, cases[: 4 * workers], grading, 1)
         began, used = time.monotonic(), _cpu_s()
-        graded = run_solver("measured", contestant, cases, grading, attempts)
+        graded = run_solver("measured", solver, cases, grading, attempts)
         wall_s = time.monotonic() - began
     causes = Counter(attempt.cause for attempt in graded)
     return {

@@ -31,7 +31,7 @@ def case(number: int, edit_class: str = "rename", has_unseen: bool = False) -> C
 
 
 def attempt(
-    contestant: str, task: str, number: int = 1, is_right: bool = False, is_infra: bool = False, **more: object
+    solver: str, task: str, number: int = 1, is_right: bool = False, is_infra: bool = False, **more: object
 ) -> Attempt:
     """Return an attempt of which only so much is known."""
     values = {
@@ -43,7 +43,7 @@ def attempt(
         "is_infra": is_infra,
         **more,
     }
-    return Attempt.model_validate({"contestant": contestant, "task_id": task, "attempt": number, **values})
+    return Attempt.model_validate({"solver": solver, "task_id": task, "attempt": number, **values})
 
 
 class FunctionSolver:

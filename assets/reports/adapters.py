@@ -31,7 +31,7 @@ PAGE = "adapters.md"
 
 
 def adapter_report(evaluations: Sequence[str]) -> dg.AssetsDefinition:
-    """Return the report on all adapters, and on the evaluations of contestants."""
+    """Return the report on all adapters, and on the evaluations of solvers."""
     of_all = dg.AllPartitionMapping()
     above = ["trained_adapter", *(["evaluation"] if evaluations else [])]
 
@@ -129,7 +129,7 @@ def _summarize_evaluation(lineage: Lineage, evaluation: str) -> list[dict[str, A
     return [
         {
             "evaluation": evaluation,
-            "contestant": metrics.contestant,
+            "solver": metrics.solver,
             "tasks": metrics.tasks,
             "solved": None if metrics.pass_at[1] is None else f"{metrics.pass_at[1]:.0%}",
             "95 % interval": "-"

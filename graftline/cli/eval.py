@@ -44,14 +44,14 @@ def list_(paths: "Paths") -> Output:
     from graftline.pipeline.stages.model_evaluation import load_model_evaluation, model_evaluation_names
 
     evaluation_names(paths)
-    solvers = {name: [*load_model_evaluation(paths, name).contestants] for name in model_evaluation_names(paths)}
+    solvers = {name: [*load_model_evaluation(paths, name).solvers] for name in model_evaluation_names(paths)}
     folders = {name: paths.evaluation(name) for name in solvers}
     for name in deployment_evaluation_names(paths):
         solvers[name], folders[name] = ["the deployment"], paths.harbor("evaluations", name)
     stored = {name: _describe_stored(folder) for name, folder in folders.items()}
     rows = [(name, ", ".join(solvers[name]), stored[name] or "not made yet") for name in solvers]
-    value = [{"name": name, "contestants": solvers[name], "stored": stored[name]} for name in solvers]
-    return Output(value, [("Evaluations", ["name", "contestants", "stored"], rows)])
+    value = [{"name": name, "solvers": solvers[name], "stored": stored[name]} for name in solvers]
+    return Output(value, [("Evaluations", ["name", "solvers", "stored"], rows)])
 
 
 @click.command()
@@ -60,7 +60,7 @@ def list_(paths: "Paths") -> Output:
 @manifest_options
 @pass_paths
 def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestChoice) -> None:
-    """Print the report of an evaluation of contestants, as Markdown."""
+    """Print the report of an evaluation of solvers, as Markdown."""
     from graftline.core.jsonl import read_lines
     from graftline.core.record import load_record, write_atomically
     from graftline.evals.cases import Case
@@ -88,7 +88,7 @@ def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestCho
 @output_option
 @pass_paths
 def compare(paths: "Paths", name: str, first: str, second: str, manifest: ManifestChoice) -> Output:
-    """Show whether one contestant of an evaluation is better than another, with 95 % intervals."""
+    """Show whether one solver of an evaluation is better than another, with 95 % intervals."""
     from graftline.evals.report import compare_in_detail, comparison_row
 
     _, attempts = _read_stored(paths, name, manifest)

@@ -6,7 +6,7 @@ An answer, however poor, is an `Answered`; where there is none because a machine
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
@@ -84,7 +84,8 @@ class Attempt(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    contestant: str
+    # what version 0.1.0 stored calls it by another name
+    solver: str = Field(validation_alias=AliasChoices("solver", "contestant"))
     """Name of the solver."""
     task_id: str
     language: Language

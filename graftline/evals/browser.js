@@ -3,9 +3,9 @@
 // every text goes into the page as a text: what models and datasets say is never markup
 const data = JSON.parse(document.getElementById("data").textContent);
 const PAGE = 50;
-const keys = ["contestant", "class", "language", "outcome"];
+const keys = ["solver", "class", "language", "outcome"];
 const of = {
-  contestant: (attempt) => attempt.contestant,
+  solver: (attempt) => attempt.solver,
   class: (attempt) => data.tasks[attempt.task].class,
   language: (attempt) => data.tasks[attempt.task].language,
   outcome: (attempt) => attempt.outcome,
@@ -50,7 +50,7 @@ function row(attempt) {
   summary.append(element("span", attempt.outcome, kind));
   const reward = attempt.reward === null ? "" : String(attempt.reward);
   const unseen = { true: "also right on unseen code", false: "not right on unseen code" }[attempt.unseen] || "";
-  for (const text of [attempt.contestant, attempt.task, "attempt " + attempt.attempt, reward, attempt.cause, unseen]) {
+  for (const text of [attempt.solver, attempt.task, "attempt " + attempt.attempt, reward, attempt.cause, unseen]) {
     summary.append(element("span", text));
   }
   details.append(summary);

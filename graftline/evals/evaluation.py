@@ -91,7 +91,7 @@ def run_solver(
             header = json.dumps({"made_by": key}).encode()
             journal = stack.enter_context(Journal(journals / f".{file_name(name)}.journal.jsonl", Attempt, header))
         stored = [*earlier, *(journal.rows if journal else ())]
-        done = {(a.task_id, a.attempt): a for a in stored if a.contestant == name and not a.is_infra}
+        done = {(a.task_id, a.attempt): a for a in stored if a.solver == name and not a.is_infra}
         for _ in range(_ROUNDS):
             open_questions = [question for question in questions if not _counts(done.get(_key(question)))]
             for attempt in _ask(name, solver, open_questions, grading, any(map(_counts, done.values()))):
@@ -127,7 +127,7 @@ def _ask(
 def _digest_of_solver(name: str, solver: Solver) -> str:
     if not solver.digest:
         raise ValueError(
-            f"contestant {name!r}: does not say which model it asks, so that a journal cannot tell its answers from those of"
+            f"solver {name!r}: does not say which model it asks, so that a journal cannot tell its answers from those of"
             " another; name the model"
         )
     return solver.digest
@@ -161,6 +161,6 @@ def _counts(attempt: Attempt | None) -> bool:
 
 def _no_answer(name: str, attempts: Sequence[Attempt]) -> BoundaryError:
     return BoundaryError(
-        f"contestant {name!r}: of {len(attempts)} attempts none says anything, the last because of"
+        f"solver {name!r}: of {len(attempts)} attempts none says anything, the last because of"
         f" {attempts[-1].cause}; mend that and run again, what was made is kept"
     )

@@ -1,13 +1,13 @@
 """A file of `configs/evaluations`: which tasks, which solvers, and how many attempts of each at each.
 
 The `kind` of a solver is `teacher` (asks no model), `actors` (a served model), or `trained` (a model of the training service,
-bare or with the adapter of a recipe). The same model with another `prompt` is another solver. Files call solvers `contestants`.
+bare or with the adapter of a recipe). The same model with another `prompt` is another solver.
 """
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from graftline.core.config import Config, load_yaml
 from graftline.evals.sources import TaskSource
@@ -85,13 +85,16 @@ class EvaluationFile(Config):
     description: str = ""
     tasks: tuple[TaskSource, ...] = Field(min_length=1)
     """Of a task that two of them hold, the first counts."""
-    contestants: dict[Name, Entry] = Field(min_length=1, max_length=32)
+    solvers: dict[Name, Entry] = Field(
+        min_length=1, max_length=32, validation_alias=AliasChoices("solvers", "contestants")
+    )
+    """By their names; files of version 0.1.0 call them `contestants`."""
     attempts: int = Field(default=1, ge=1, le=64)
-    """Of each contestant at each task."""
+    """Of each solver at each task."""
     candidate: str = ""
-    """The contestant that is to take the place of the deployed one; empty: nothing is to be deployed."""
+    """The solver that is to take the place of the deployed one; empty: nothing is to be deployed."""
     deployed: str = ""
-    """The contestant that is deployed; empty: the one that `graftline eval promote` recorded."""
+    """The solver that is deployed; empty: the one that `graftline eval promote` recorded."""
     min_coverage: float = Field(default=0.95, ge=0, le=1)
     """Share of attempts that count, below which a check warns."""
 
@@ -99,8 +102,8 @@ class EvaluationFile(Config):
     def _names_its_solvers(self) -> Self:
         for key in ("candidate", "deployed"):
             name = getattr(self, key)
-            if name and name not in self.contestants:
-                raise ValueError(f"{key}: {name!r} is no contestant; known: {', '.join(self.contestants)}")
+            if name and name not in self.solvers:
+                raise ValueError(f"{key}: {name!r} is no solver; known: {', '.join(self.solvers)}")
         if self.candidate and self.candidate == self.deployed:
             raise ValueError(f"candidate: {self.candidate!r} is deployed; name the one that is to take its place")
         return self

@@ -52,7 +52,7 @@ class Grader:
                 grade = {"reward": None, "cause": str(error)}
         case, cost = reply.question.case, reply.cost
         return Attempt(
-            contestant=solver,
+            solver=solver,
             task_id=case.id,
             language=case.task.language,
             edit_class=case.edit_class,

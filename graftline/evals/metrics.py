@@ -33,7 +33,7 @@ _MEDIAN, _P95 = 0.5, 0.95
 class Metrics:
     """Of one solver at the tasks of one group; None where nothing is known."""
 
-    contestant: str
+    solver: str
     of: str
     """`all`, a language, or a class of edits."""
     tasks: int
@@ -123,7 +123,7 @@ def compare(
     """
     by_solver = _by_solver(attempts)
     if missing := [name for name in (first, second) if name not in by_solver]:
-        raise ValueError(f"contestant {missing[0]!r} made no attempt; known: {', '.join(by_solver) or 'none'}")
+        raise ValueError(f"solver {missing[0]!r} made no attempt; known: {', '.join(by_solver) or 'none'}")
     scores, baseline = (_scores(by_solver[name], measure) for name in (first, second))
     ids = [id for id in scores if id in baseline]
     total = len({attempt.task_id for name in (first, second) for attempt in by_solver[name]})
@@ -152,7 +152,7 @@ def _summarize(name: str, group_name: str, attempts: Sequence[Attempt], ks: Sequ
     tokens = [attempt.tokens for attempt in attempts if not attempt.is_infra or attempt.tokens is not None]
     latencies = sorted(attempt.latency_s for attempt in counting if attempt.latency_s is not None)
     return Metrics(
-        contestant=name,
+        solver=name,
         of=group_name,
         tasks=len({attempt.task_id for attempt in attempts}),
         n=len(counting),
@@ -200,7 +200,7 @@ def _group(attempts: Iterable[Attempt], key: Callable[[Attempt], str]) -> dict[s
 
 
 def _by_solver(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
-    return _group(attempts, lambda attempt: attempt.contestant)
+    return _group(attempts, lambda attempt: attempt.solver)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -110,7 +110,7 @@ def by_group(metrics: Sequence[Metrics]) -> str:
 
 def comparisons(attempts: Sequence[Attempt]) -> str:
     """Return the difference of any two solvers, by the tasks of which both have attempts that count."""
-    names = list(dict.fromkeys(attempt.contestant for attempt in attempts))
+    names = list(dict.fromkeys(attempt.solver for attempt in attempts))
     pairs = [(first, second) for second, first in combinations(names[:_MOST_COMPARED], 2)]
     omitted = ", ".join(names[_MOST_COMPARED:])
     more = f"\n*summary.json compares {omitted} as well*\n" if omitted else ""
@@ -131,7 +131,7 @@ def compare_in_detail(attempts: Sequence[Attempt], first: str, second: str) -> l
 def comparison_row(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as the row of a table."""
     return {
-        "contestant": comparison.first,
+        "solver": comparison.first,
         "against": comparison.second,
         "of": comparison.of,
         "measure": comparison.measure,
@@ -184,7 +184,7 @@ def causes(metrics: Sequence[Metrics]) -> str:
     names = sorted({cause for row in metrics for cause in row.causes})
     # no solver of a file is called by two words
     return plain_table(
-        [{"ended by": name, **{row.contestant: row.causes.get(name, 0) for row in metrics}} for name in names]
+        [{"ended by": name, **{row.solver: row.causes.get(name, 0) for row in metrics}} for name in names]
     )
 
 
@@ -206,7 +206,7 @@ def format_interval(interval: tuple[float, float] | None) -> str:
 def _short_row(metrics: Metrics) -> dict[str, Any]:
     interval = metrics.interval
     return {
-        "contestant": metrics.contestant,
+        "solver": metrics.solver,
         "tasks": metrics.tasks,
         "attempts": metrics.n,
         "nothing known": metrics.n_infra,
@@ -265,7 +265,7 @@ def _show_task(case: Case) -> dict[str, Any]:
 def _show_attempt(attempt: Attempt, case: Case) -> dict[str, Any]:
     actions = [ACTION.dump_python(action, mode="json") for action in attempt.actions]
     return {
-        "contestant": attempt.contestant,
+        "solver": attempt.solver,
         "task": attempt.task_id,
         "attempt": attempt.attempt,
         "outcome": outcome_of(attempt),

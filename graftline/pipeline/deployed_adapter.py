@@ -93,7 +93,7 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
     if record is None:
         return None
     deployed, doubt = _find_deployed(file, record, read_deployed(lineage))
-    stale = _stale(lineage, file.contestants[file.candidate], record)
+    stale = _stale(lineage, file.solvers[file.candidate], record)
     if deployed in ("", file.candidate):
         summary = "; ".join(part for part in (doubt, stale) if part)
         outcome: Outcome = "passed" if deployed and not stale else "warned"
@@ -126,21 +126,21 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
 
 
 def _find_deployed(file: EvaluationFile, record: ArtifactRecord, deployed: Deployed | None) -> tuple[str, str]:
-    """Return the contestant that is deployed, and what there is to say of that; an empty name where there is none."""
+    """Return the solver that is deployed, and what there is to say of that; an empty name where there is none."""
     if file.deployed:
         return file.deployed, ""
     if deployed is None:
         return "", "nothing is deployed; name `deployed` in the file, or record an adapter by `graftline eval promote`"
-    same = [name for name, entry in file.contestants.items() if _is_deployed(entry, record, deployed)]
+    same = [name for name, entry in file.solvers.items() if _is_deployed(entry, record, deployed)]
     if file.candidate in same:
         return file.candidate, "it is the adapter that is deployed"
     if same:
         return same[0], ""
-    for name, entry in file.contestants.items():
+    for name, entry in file.solvers.items():
         if name != file.candidate and _recipe_of(entry) == deployed.adapter:
             return name, f"{deployed.adapter} was trained anew since it was deployed"
     as_what = f" (recipe: {deployed.adapter}, run: {deployed.run_id})" if deployed.run_id else ""
-    return "", f"the adapter {deployed.adapter!r}, which is deployed, is no contestant; add it{as_what}"
+    return "", f"the adapter {deployed.adapter!r}, which is deployed, is no solver; add it{as_what}"
 
 
 def _is_deployed(entry: Entry, record: ArtifactRecord, deployed: Deployed) -> bool:
@@ -161,7 +161,7 @@ def _stale(lineage: Lineage, candidate: Entry, record: ArtifactRecord) -> str:
 
 
 def _recipe_of(entry: Entry) -> str:
-    """Return the recipe whose stored adapter a contestant asks; empty where it asks none."""
+    """Return the recipe whose stored adapter a solver asks; empty where it asks none."""
     match entry:
         case TrainedEntry(recipe=recipe, is_bare=False, run=""):
             return recipe

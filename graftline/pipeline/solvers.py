@@ -1,4 +1,4 @@
-"""From the contestants of a file to open ones: fleets that are started, models of the training service, teachers."""
+"""From the solvers of a file to open ones: fleets that are started, models of the training service, teachers."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ _SAMPLED_AT_ONCE = 64
 
 
 class Solvers:
-    """Opens contestants one after the other; what several of them share stays open until `stack` ends."""
+    """Opens solvers one after the other; what several of them share stays open until `stack` ends."""
 
     def __init__(self, lineage: Lineage, stack: ExitStack) -> None:
         self._lineage, self._paths, self._stack = lineage, lineage.paths, stack
@@ -50,7 +50,7 @@ class Solvers:
         self._fleets: dict[str, tuple[tuple[str, ...], ExitStack]] = {}
         """Those that were started, with their adapters, and what stops them."""
         self._computed_with: dict[str, dict[str, str]] = {}
-        """Precision and device, by contestant."""
+        """Precision and device, by solver."""
 
     def inputs(self, entries: Mapping[str, Entry]) -> dict[str, str]:
         """Return the identities of the adapters that are asked, by artifact."""
@@ -62,7 +62,7 @@ class Solvers:
         }
 
     def settings(self, entry: Entry) -> dict[str, Any]:
-        """Return what the attempts of a contestant depend on, beside the tasks."""
+        """Return what the attempts of a solver depend on, beside the tasks."""
         config_of_entry = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
         match entry:
             case TeacherEntry():
@@ -90,14 +90,14 @@ class Solvers:
                 assert_never(entry)
 
     def facts(self, entries: Mapping[str, Entry]) -> dict[str, str]:
-        """Return what the services tell that answered for contestants: `precision` and `device`, by contestant."""
+        """Return what the services tell that answered for solvers: `precision` and `device`, by solver."""
         return {
             f"{name}.{fact}": value for name in entries for fact, value in self._computed_with.get(name, {}).items()
         }
 
     @contextmanager
     def open(self, name: str, entry: Entry, attempts: int) -> Iterator[Solver]:
-        """Give a contestant that makes so many attempts at a task, and let go of it at the end."""
+        """Give a solver that makes so many attempts at a task, and let go of it at the end."""
         match entry:
             case TeacherEntry():
                 sandbox = self._lineage.ports.sandbox
@@ -175,7 +175,7 @@ class Solvers:
         """Return where the weights of an adapter are, as the service that trained it calls them."""
         if self._port.kind == "memory":
             raise ConfigError(
-                f"contestant {name!r}: weights of the training_client 'memory' end with the process that trained them;"
+                f"solver {name!r}: weights of the training_client 'memory' end with the process that trained them;"
                 " use a manifest with another one, or is_bare"
             )
         run_id = entry.run
@@ -185,12 +185,12 @@ class Solvers:
         run = Runs(self._paths.root / output_of(self._lineage.manifest)).find(run_id)
         if run is None or not run.sampler_path:
             raise ConfigError(
-                f"contestant {name!r}: run {run_id!r} has no weights to be sampled from; train it to its end first"
+                f"solver {name!r}: run {run_id!r} has no weights to be sampled from; train it to its end first"
             )
         return run.sampler_path
 
     def _service(self, config: TinkerTrainingConfig) -> TinkerSDKClient:
-        """Return what samples the model of a recipe; two contestants of one model share it.
+        """Return what samples the model of a recipe; two solvers of one model share it.
 
         A backend of this machine has one model, and its checkpoints for itself: the one of another model is closed first.
         """
@@ -216,7 +216,7 @@ class Solvers:
         return load_prompt(self._paths.configs, name)
 
     def _adapter(self, entry: Entry) -> str:
-        """Return the recipe whose stored adapter a contestant asks; empty where it asks none of those."""
+        """Return the recipe whose stored adapter a solver asks; empty where it asks none of those."""
         match entry:
             case TrainedEntry(recipe=recipe):
                 return "" if entry.is_bare or entry.run else recipe

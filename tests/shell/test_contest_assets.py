@@ -1,4 +1,4 @@
-"""The asset `evaluation` and its check, of contestants: partitions, what is shown, and what the check says."""
+"""The asset `evaluation` and its check, of solvers: partitions, what is shown, and what the check says."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def root(small_checkout: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(root: Path, candidate: str, deployed: str) -> None:
     file = {
         "tasks": [{"kind": "pairs", "path": "data/pairs.jsonl"}],
-        "contestants": {
+        "solvers": {
             "induction": {"kind": "teacher"},
             "gold": {"kind": "teacher", "teacher": {"kind": "memory"}},
         },
@@ -51,7 +51,7 @@ def run(**options: Any) -> dg.ExecuteInProcessResult:
         return job.execute_in_process(instance=instance, raise_on_error=False, partition_key="teachers", **options)
 
 
-def test_an_evaluation_of_contestants_is_a_partition_that_shows_tables_plots_and_pages(root: Path) -> None:
+def test_an_evaluation_of_solvers_is_a_partition_that_shows_tables_plots_and_pages(root: Path) -> None:
     write(root, "induction", "gold")
 
     result = run()

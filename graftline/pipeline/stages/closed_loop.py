@@ -43,7 +43,7 @@ class ClosedLoopFile(Config):
     evaluations: dict[str, str] = Field(min_length=1)
     """Of `configs/evaluations`, and what each is about."""
     base: str
-    """The contestant that is the model without an adapter."""
+    """The solver that is the model without an adapter."""
     candidate: str
     """The one with it."""
     reinforced: str
@@ -69,7 +69,7 @@ def plan_closed_loop(lineage: Lineage) -> list[Step]:
     with ExitStack() as stack:
         solvers = Solvers(lineage, stack)
         for evaluation in evaluations.values():
-            for entry in evaluation.contestants.values():
+            for entry in evaluation.solvers.values():
                 # told now, and not after everything was trained
                 solvers.settings(entry)
     return file.steps
@@ -107,7 +107,7 @@ def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[di
         (file.candidate, file.base), (file.candidate, file.rival),
         (file.reinforced, file.candidate), (file.reinforced, file.rival),
     )  # fmt: skip
-    entered = {attempt.contestant for attempt in attempts}
+    entered = {attempt.solver for attempt in attempts}
     comparisons = [
         compare(attempts, *pair, measure) for measure in _MEASURES for pair in pairs if entered.issuperset(pair)
     ]
@@ -120,7 +120,7 @@ def _page(lines: list[dict[str, Any]]) -> str:
         {
             "tasks": f"{line['about']} ({line['tasks']})",
             "share": _MEASURES[line["measure"]],
-            "contestant": line["first"],
+            "solver": line["first"],
             "has": _percent(line["of_first"]),
             "against": line["second"],
             "which has": _percent(line["of_second"]),
@@ -161,10 +161,10 @@ def check_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, Evalua
         all_names = ", ".join(names) or "none"
         raise ConfigError(f"{place}: evaluations: {unknown[0]!r} is none of configs/evaluations; known: {all_names}")
     evaluations = {name: load_model_evaluation(paths, name) for name in file.evaluations}
-    entered = dict.fromkeys(solver for evaluation in evaluations.values() for solver in evaluation.contestants)
+    entered = dict.fromkeys(solver for evaluation in evaluations.values() for solver in evaluation.solvers)
     for role in _ROLES:
         if (name := getattr(file, role)) not in entered:
             raise ConfigError(
-                f"{place}: {role}: {name!r} is a contestant of none of the evaluations; known: {', '.join(entered)}"
+                f"{place}: {role}: {name!r} is a solver of none of the evaluations; known: {', '.join(entered)}"
             )
     return file, evaluations

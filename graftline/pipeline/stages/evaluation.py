@@ -58,7 +58,7 @@ def evaluation_names(paths: Paths) -> list[str]:
 
 
 def evaluation(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Built:
-    """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
+    """Evaluate a deployment, every seed by the policy of its file, or solvers at the same tasks; unknown is not 0."""
     paths = lineage.paths
     if name in model_evaluation_names(paths):
         return evaluate_models(lineage, name, shared)

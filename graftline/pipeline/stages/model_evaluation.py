@@ -1,7 +1,7 @@
-"""The stage `evaluation` for files of `configs/evaluations`: contestants attempt the same tasks, and are compared.
+"""The stage `evaluation` for files of `configs/evaluations`: solvers attempt the same tasks, and are compared.
 
 What counts of an evaluation that is stored is not made again; attempts of which nothing was known are, when the evaluation is
-made once more. Not here: evaluations of deployments (`graftline.pipeline.stages.evaluation`), and what contestants are
+made once more. Not here: evaluations of deployments (`graftline.pipeline.stages.evaluation`), and what solvers are
 (`graftline.evals.evaluation_file`).
 """
 
@@ -84,7 +84,7 @@ def find_known(
 
 
 def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None) -> Built:
-    """Have the contestants of a file attempt its tasks, and compare them; what is not known is no zero.
+    """Have the solvers of a file attempt its tasks, and compare them; what is not known is no zero.
 
     Servers that are started for them stay for the next evaluation where they are `shared`.
     """
@@ -97,11 +97,12 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
     folder = paths.evaluation(name)
     with ExitStack() as stack:
         solvers = shared or Solvers(lineage, stack)
-        inputs = {**_task_inputs(lineage, file), **solvers.inputs(file.contestants)}
-        settings = {solver: solvers.settings(entry) for solver, entry in file.contestants.items()}
+        inputs = {**_task_inputs(lineage, file), **solvers.inputs(file.solvers)}
+        settings = {solver: solvers.settings(entry) for solver, entry in file.solvers.items()}
         config = {
             "tasks": [source.model_dump(mode="json") for source in file.tasks],
             "attempts": file.attempts,
+            # as version 0.1.0 spelled it: an evaluation that was made then is the same one
             "contestants": settings,
             **rewriter(lineage.manifest),
             **({"tests": lineage.ports.jail.model_dump(mode="json")} if _has_tests(file) else {}),
@@ -116,7 +117,7 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
             # a sandbox of this process is what tests ask for, and a process more would bring another one
             workers = 0 if lineage.manifest.sandbox.kind == "memory" else default_workers()
             with grading_workers(workers, lineage.manifest.sandbox, lineage.ports.jail) as grading:
-                for solver_name, entry in file.contestants.items():
+                for solver_name, entry in file.solvers.items():
                     with solvers.open(solver_name, entry, file.attempts) as solver:
                         attempts += run_solver(
                             solver_name, solver, cases, grading, file.attempts, partial, digest(settings[solver_name]),
@@ -124,7 +125,7 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
                         )  # fmt: skip
             return replace(
                 _write(partial, name, file, cases, left_out, not_for_agents, attempts),
-                facts=solvers.facts(file.contestants),
+                facts=solvers.facts(file.solvers),
             )
 
         return lineage.build(folder, request, make)
@@ -148,11 +149,11 @@ def _write(
     (folder / REPORT).write_text(page, "utf-8")
     (folder / BROWSER).write_text(browser_page(name, cases, attempts), "utf-8")
     infra = sum(attempt.is_infra for attempt in attempts)
-    solved = Counter(attempt.contestant for attempt in attempts if attempt.is_verified)
+    solved = Counter(attempt.solver for attempt in attempts if attempt.is_verified)
     counts = {"rows": len(attempts), "tasks": len(cases), "valid": len(attempts) - infra, "infra": infra}
     counts |= {f"left_out.{reason}": count for reason, count in count_reasons(left_out).items()}
     counts |= not_for_agents
-    return Contents({**counts, **{f"solved.{solver}": solved[solver] for solver in sorted(file.contestants)}})
+    return Contents({**counts, **{f"solved.{solver}": solved[solver] for solver in sorted(file.solvers)}})
 
 
 def read_attempts(folder: Path) -> list[Attempt]:
@@ -215,7 +216,7 @@ def _cases(lineage: Lineage, file: EvaluationFile, not_for_agents: Counter[str])
 
 
 def _summary(file: EvaluationFile, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    pairs = [(first, second) for second, first in combinations(file.contestants, 2)]
+    pairs = [(first, second) for second, first in combinations(file.solvers, 2)]
     return {
         "description": file.description,
         "attempts": file.attempts,

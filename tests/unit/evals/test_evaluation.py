@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
+from graftline.core.config import validate
 from graftline.core.errors import BoundaryError, SandboxError
-from graftline.evals.attempt import Answered, Cost, Question, Replies
+from graftline.evals.attempt import Answered, Attempt, Cost, Question, Replies
 from graftline.evals.evaluation import evaluate, run_solver
+from graftline.evals.evaluation_file import EvaluationFile
 from graftline.evals.grading import Grader
 from graftline.evals.metrics import summarize
 from graftline.sandbox.actions.memory import MemorySandbox
-from tests.eval_cases import FORMAT, RIGHT, UNREADABLE, FunctionSolver, case
+from tests.eval_cases import FORMAT, RIGHT, UNREADABLE, FunctionSolver, attempt, case
 from tests.training_root import CHECKOUT
 
 CASES = [case(number) for number in range(2, 5)]
@@ -38,13 +40,13 @@ def grader() -> Grader:
     return Grader(MemorySandbox())
 
 
-def test_contestants_are_asked_the_same_one_after_the_other(grader: Grader) -> None:
+def test_solvers_are_asked_the_same_one_after_the_other(grader: Grader) -> None:
     right, wrong = solver(always(RIGHT)), solver(always(UNREADABLE))
 
     found = evaluate(CASES, {"right": right, "wrong": wrong}, grader, attempts=2)
 
     assert right.questions == wrong.questions == [(one.id, number) for one in CASES for number in (1, 2)]
-    assert [one.contestant for one in found] == ["right"] * 6 + ["wrong"] * 6
+    assert [one.solver for one in found] == ["right"] * 6 + ["wrong"] * 6
     assert [one.is_verified for one in found] == [True] * 6 + [False] * 6
 
 
@@ -72,7 +74,7 @@ def test_what_says_nothing_is_asked_once_more_and_then_kept_apart(grader: Grader
 def test_nobody_is_asked_for_long_who_does_not_answer(grader: Grader, tasks: int, attempts: int) -> None:
     nobody = solver(lambda question: OSError("nobody is there"))
 
-    with pytest.raises(BoundaryError, match=rf"contestant 'm': of {attempts} attempts none says.*nobody is there"):
+    with pytest.raises(BoundaryError, match=rf"solver 'm': of {attempts} attempts none says.*nobody is there"):
         run_solver("m", nobody, [case(number) for number in range(2, 2 + tasks)], grader)
     assert len(nobody.questions) <= 17
 
@@ -82,7 +84,7 @@ def test_two_cases_of_one_task_are_refused(grader: Grader) -> None:
         run_solver("m", solver(always(RIGHT)), [CASES[0], CASES[0]], grader)
 
 
-def test_a_journal_of_other_tasks_or_another_contestant_is_begun_anew(grader: Grader, tmp_path: Path) -> None:
+def test_a_journal_of_other_tasks_or_another_solver_is_begun_anew(grader: Grader, tmp_path: Path) -> None:
     run_solver("m", solver(always(RIGHT)), CASES[:2], grader, journals=tmp_path, settings_digest="a")
     other_tasks, other_settings = solver(always(RIGHT)), solver(always(RIGHT))
     run_solver("m", other_tasks, CASES, grader, journals=tmp_path, settings_digest="a")
@@ -98,7 +100,7 @@ def test_a_journal_of_another_model_is_begun_anew_whoever_keeps_it(grader: Grade
     found = evaluate(CASES, {"m": other}, grader, journals=tmp_path)
 
     assert (len(other.questions), [one.is_verified for one in found]) == (3, [False] * 3)
-    with pytest.raises(ValueError, match="contestant 'm': does not say which model it asks"):
+    with pytest.raises(ValueError, match="solver 'm': does not say which model it asks"):
         evaluate(CASES, {"m": nameless}, grader, journals=tmp_path)
 
 
@@ -174,3 +176,11 @@ def test_an_evaluation_that_is_killed_goes_on_where_it_was(tmp_path: Path, grade
 
     assert again.questions == [("demo:4", 1)]
     assert len(found) == 3
+
+
+def test_files_and_attempts_of_version_0_1_0_call_solvers_contestants() -> None:
+    entry = {"kind": "teacher"}
+    tree = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": {"m": entry}}
+    assert [*validate(tree, EvaluationFile, "a.yaml").solvers] == ["m"]
+    values = attempt("m", "a").model_dump(mode="json")
+    assert Attempt.model_validate({"contestant": values.pop("solver"), **values}) == attempt("m", "a")

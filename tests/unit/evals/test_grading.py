@@ -27,7 +27,7 @@ def grade(reply: Reply) -> Attempt:
 def test_a_right_answer_is_verified_with_all_that_is_known_of_it() -> None:
     attempt = grade(answer(RIGHT))
 
-    assert (attempt.contestant, attempt.task_id, attempt.edit_class, attempt.attempt) == ("m", "demo:2", "rename", 1)
+    assert (attempt.solver, attempt.task_id, attempt.edit_class, attempt.attempt) == ("m", "demo:2", "rename", 1)
     assert (attempt.reward, attempt.cause, attempt.verdict, attempt.level) == (1, "verified", Verdict.OK, Level.EXACT)
     assert (attempt.over_application, attempt.right_on_unseen, attempt.is_infra) == (False, None, False)
     assert (attempt.tokens, attempt.cost_usd, attempt.latency_s) == (7, 0.25, 1.5)
@@ -111,7 +111,7 @@ def test_the_same_answer_to_the_same_task_is_graded_once() -> None:
     first = grader.attempt("m", answer(RIGHT))
     used = sandbox.left
 
-    assert grader.attempt("n", answer(RIGHT)) == first.model_copy(update={"contestant": "n"})
+    assert grader.attempt("n", answer(RIGHT)) == first.model_copy(update={"solver": "n"})
     assert sandbox.left == used
 
 
@@ -123,8 +123,8 @@ def test_the_same_answer_is_graded_again_where_other_code_is_not_shown() -> None
 
 def test_an_attempt_of_a_teacher_counts_with_all_its_steps() -> None:
     sandbox = MemorySandbox()
-    contestant = TeacherSolver(InductionTeacher(sandbox), sandbox)
-    [reply] = contestant.replies([Question(case(2, has_unseen=True), 1)])
+    solver = TeacherSolver(InductionTeacher(sandbox), sandbox)
+    [reply] = solver.replies([Question(case(2, has_unseen=True), 1)])
     found = Grader(sandbox).attempt("induction", reply)
 
     assert (found.is_verified, found.right_on_unseen, found.text, found.tokens) == (True, True, "", 0)

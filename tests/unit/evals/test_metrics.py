@@ -65,7 +65,7 @@ def test_what_one_attempt_did_not_say_is_not_0_altogether() -> None:
     assert (found.cost_usd, found.tokens, found.latency_median_s, found.right_on_unseen) == (None, None, None, None)
 
 
-def test_nothing_is_known_of_a_contestant_whose_machine_failed() -> None:
+def test_nothing_is_known_of_a_solver_whose_machine_failed() -> None:
     [found] = summarize([attempt("m", "a", is_infra=True)])
 
     assert (found.n, found.n_infra, found.coverage) == (0, 1, 0.0)
@@ -78,19 +78,19 @@ def test_nothing_is_known_of_a_contestant_whose_machine_failed() -> None:
     )
 
 
-def test_figures_are_told_apart_by_group_and_contestant() -> None:
+def test_figures_are_told_apart_by_group_and_solver() -> None:
     rows = [
         attempt("m", "a", edit_class="z", is_right=True),
         attempt("n", "a", edit_class="z"),
         attempt("m", "b", edit_class="y"),
     ]
 
-    found = [(one.of, one.contestant, one.pass_at[1]) for one in summarize_by(rows, lambda one: one.edit_class)]
+    found = [(one.of, one.solver, one.pass_at[1]) for one in summarize_by(rows, lambda one: one.edit_class)]
 
     assert found == [("y", "m", 0.0), ("z", "m", 1.0), ("z", "n", 0.0)]
 
 
-def test_contestants_are_compared_at_the_tasks_of_which_both_have_attempts_that_count() -> None:
+def test_solvers_are_compared_at_the_tasks_of_which_both_have_attempts_that_count() -> None:
     rows = [
         *(attempt("m", task, is_right=True) for task in "abc"),
         attempt("m", "d", is_infra=True),
@@ -106,7 +106,7 @@ def test_contestants_are_compared_at_the_tasks_of_which_both_have_attempts_that_
     assert (found.difference, found.interval) == (0.5, (0.0, 1.0))
 
 
-def test_a_contestant_that_is_better_at_every_task_by_as_much_is_so_for_sure() -> None:
+def test_a_solver_that_is_better_at_every_task_by_as_much_is_so_for_sure() -> None:
     rows = [attempt(name, str(task), is_right=name == "m") for name in "mn" for task in range(5)]
 
     assert compare(rows, "m", "n").interval == (1.0, 1.0)
@@ -148,7 +148,7 @@ def test_a_measure_that_cannot_be_told_of_a_task_leaves_it_out() -> None:
 
 
 def test_comparing_with_nobody_says_who_there_is() -> None:
-    with pytest.raises(ValueError, match="contestant 'x' made no attempt; known: m"):
+    with pytest.raises(ValueError, match="solver 'x' made no attempt; known: m"):
         compare([attempt("m", "a")], "m", "x")
 
 

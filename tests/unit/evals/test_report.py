@@ -99,7 +99,7 @@ def test_names_of_others_are_shown_in_the_report_and_do_nothing() -> None:
     assert page.count("&#60;img src=x onerror=alert(1)&#62;&#91;a&#93;(javascript:b)&#96;c&#96; \\| d") == 4
 
 
-def test_a_contestant_may_be_called_as_a_column_is() -> None:
+def test_a_solver_may_be_called_as_a_column_is() -> None:
     page = markdown_page("x", "", [attempt("cause", "1", cause="no_match")])
 
     assert "| ended by | cause |\n|---|---:|\n| no_match | 1 |" in page

@@ -1,4 +1,4 @@
-"""Contestants that are models: what they are asked, and what becomes of what they answer."""
+"""Solvers that are models: what they are asked, and what becomes of what they answer."""
 
 import pytest
 
@@ -114,7 +114,7 @@ def test_what_is_asked_again_comes_out_as_if_all_was_asked_for(prompt: Prompt) -
     assert [one.text for one in again if isinstance(one, Answered)] == [texts[one.case.id, one.attempt] for one in some]
 
 
-def test_contestants_that_may_answer_otherwise_have_other_digests(prompt: Prompt) -> None:
+def test_solvers_that_may_answer_otherwise_have_other_digests(prompt: Prompt) -> None:
     with BlockingChatModel(MemoryChatModel(right)) as model:
         found = [
             ChatSolver(model, prompt, sampling, 4096, adapter).digest

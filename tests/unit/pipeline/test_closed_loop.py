@@ -63,7 +63,7 @@ def looped(made: Path, tiny_model: Path) -> Paths:
     write_recipe(made, "first", data, **TINY)
     write_recipe(made, "second", data, **TINY, follows="first", order_seed=1, is_on_demand=True)
     (paths.configs / "evaluations").mkdir()
-    contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": CONTESTANTS}
+    contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "solvers": CONTESTANTS}
     (paths.configs / "evaluations" / "pairs.yaml").write_text(json.dumps(contest), "utf-8")
     (made / "pairs.jsonl").write_text(
         json.dumps(PAIR) + "\n" + json.dumps({**PAIR, "pre": "old(2)\n", "post": "new(2)\n"})
@@ -125,12 +125,12 @@ def test_a_root_without_the_file_has_no_closed_loop(made: Path) -> None:
     [
         ({"recipes": ["first", "nobody"]}, "recipe 'nobody' is unknown"),
         ({"evaluations": {"pair": "x"}}, "evaluations: 'pair' is none of configs/evaluations; known: pairs"),
-        # an evaluation of a deployment has no contestants
+        # an evaluation of a deployment has no solvers
         (
             {"evaluations": {"pairs": "x", "shop": "y"}},
             "evaluations: 'shop' is none of configs/evaluations; known: pairs",
         ),
-        ({"rival": "rivals"}, "rival: 'rivals' is a contestant of none of the evaluations; known: base, adapter, rein"),
+        ({"rival": "rivals"}, "rival: 'rivals' is a solver of none of the evaluations; known: base, adapter, rein"),
     ],
 )
 def test_a_name_that_means_nothing_is_said_before_anything_is_trained(
@@ -141,9 +141,9 @@ def test_a_name_that_means_nothing_is_said_before_anything_is_trained(
         plan_closed_loop(lineage)
 
 
-def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(looped: Paths, opened: Opened) -> None:
+def test_a_solver_that_cannot_be_asked_is_said_before_anything_is_trained(looped: Paths, opened: Opened) -> None:
     asked = {**CONTESTANTS, "rival": {"kind": "actors", "fleet": "nobody"}}
-    contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": asked}
+    contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "solvers": asked}
     (looped.configs / "evaluations" / "pairs.yaml").write_text(json.dumps(contest), "utf-8")
     with opened() as lineage, pytest.raises(ConfigError, match="fleet 'nobody' is unknown"):
         plan_closed_loop(lineage)

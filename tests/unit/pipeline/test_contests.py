@@ -1,4 +1,4 @@
-"""The stage `evaluation` of contestants, and the check on its candidate, over a small root and a manifest in memory."""
+"""The stage `evaluation` of solvers, and the check on its candidate, over a small root and a manifest in memory."""
 
 import json
 import shutil
@@ -54,10 +54,10 @@ def root(small_checkout: Any) -> Path:
     return root
 
 
-def write(root: Path, contestants: dict[str, Any], name: str = "mine", **more: Any) -> None:
+def write(root: Path, solvers: dict[str, Any], name: str = "mine", **more: Any) -> None:
     tasks = [{"kind": "pairs", "path": "data/pairs.jsonl"}]
     # JSON is YAML
-    text = json.dumps({"tasks": tasks, "contestants": contestants, **more})
+    text = json.dumps({"tasks": tasks, "solvers": solvers, **more})
     (root / "configs" / "evaluations" / f"{name}.yaml").write_text(text, "utf-8")
 
 
@@ -66,7 +66,7 @@ def opened(root: Path, *answers: str, **ports: Any) -> AbstractContextManager[Li
     return opened_at(root, {**chat_model, **ports}, "test")
 
 
-def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
+def test_solvers_are_evaluated_and_their_pages_written(root: Path) -> None:
     write(root, {**TEACHERS, **SERVED}, attempts=2)
     with opened(root, RIGHT, UNREADABLE) as lineage:
         built = evaluation(lineage, "mine")
@@ -77,11 +77,11 @@ def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
     assert {name: built.record.counts[name] for name in ("rows", "tasks", "valid", "infra")} == {
         "rows": 16, "tasks": 4, "valid": 16, "infra": 0,
     }  # fmt: skip
-    found = {one.contestant: one.pass_at[1] for one in summarize(read_attempts(built.folder))}
+    found = {one.solver: one.pass_at[1] for one in summarize(read_attempts(built.folder))}
     assert found == {"one": 1.0, "gold": 0.0, "model": 0.5}
     summary = json.loads((built.folder / SUMMARY).read_text())
     assert summary["comparisons"][0]["difference"] == -1.0
-    assert [(one["of"], one["contestant"]) for one in summary["by_class"]] == [
+    assert [(one["of"], one["solver"]) for one in summary["by_class"]] == [
         ("rename", "one"), ("rename", "gold"), ("rename", "model"),
     ]  # fmt: skip
     assert {one["of"] for one in summary["by_language"]} == {"python"}
@@ -94,11 +94,11 @@ def test_an_evaluation_is_made_once_until_something_changes(root: Path) -> None:
         (root / "data" / "pairs.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", "utf-8")
         other_tasks = evaluate_models(lineage, "mine")
         write(root, {"one": {"kind": "teacher", "most_steps": 2}})
-        other_contestant = evaluate_models(lineage, "mine")
+        other_solver = evaluate_models(lineage, "mine")
 
     assert [one.reason for one in (first, again)] == ["not there yet", ""]
     assert other_tasks.reason == "input pairs.data/pairs.jsonl changed"
-    assert "config contestants" in other_contestant.reason
+    assert "config contestants" in other_solver.reason
 
 
 def test_what_was_not_known_is_asked_again_and_the_rest_is_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_what_is_too_long_is_no_reward_for_a_trained_model_as_for_a_served_one(r
     with opened(root, UNREADABLE) as lineage:
         attempts = read_attempts(evaluate_models(lineage, "mine").folder)
 
-    found = {(one.contestant, one.cause, one.reward, one.is_infra) for one in attempts if one.cause == "too_long"}
+    found = {(one.solver, one.cause, one.reward, one.is_infra) for one in attempts if one.cause == "too_long"}
     assert found == {("base", "too_long", 0.0, False), ("model", "too_long", 0.0, False)}
     assert not any(one.is_infra for one in attempts)
 
@@ -194,15 +194,15 @@ def test_what_a_service_computes_with_is_a_fact_of_the_record_and_not_of_its_ide
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"contestants": {}}, "contestants"),
-        ({"contestants": TEACHERS, "candidate": "x"}, "candidate: 'x' is no contestant; known: one, gold"),
-        ({"contestants": TEACHERS, "candidate": "one", "deployed": "one"}, "'one' is deployed"),
-        ({"contestants": {"a": {"kind": "oracle"}}}, "'teacher', 'actors', 'trained'"),
-        ({"contestants": TEACHERS, "tasks": [{"kind": "families", "templates": ["nothing"]}]}, "'nothing' is unknown"),
-        ({"contestants": TEACHERS, "tasks": [{"kind": "pairs", "path": "../x"}]}, "must stay inside"),
-        ({"contestants": TEACHERS, "tasks": [{"kind": "pairs", "path": "none.jsonl"}]}, "'none.jsonl' is no file"),
-        ({"contestants": {"m": {"kind": "actors", "fleet": "x"}}}, "fleet 'x' is unknown"),
-        ({"contestants": {"m": {"kind": "actors", "fleet": "smoke", "prompt": "x"}}}, "prompt 'x' is unknown"),
+        ({"solvers": {}}, "solvers"),
+        ({"solvers": TEACHERS, "candidate": "x"}, "candidate: 'x' is no solver; known: one, gold"),
+        ({"solvers": TEACHERS, "candidate": "one", "deployed": "one"}, "'one' is deployed"),
+        ({"solvers": {"a": {"kind": "oracle"}}}, "'teacher', 'actors', 'trained'"),
+        ({"solvers": TEACHERS, "tasks": [{"kind": "families", "templates": ["nothing"]}]}, "'nothing' is unknown"),
+        ({"solvers": TEACHERS, "tasks": [{"kind": "pairs", "path": "../x"}]}, "must stay inside"),
+        ({"solvers": TEACHERS, "tasks": [{"kind": "pairs", "path": "none.jsonl"}]}, "'none.jsonl' is no file"),
+        ({"solvers": {"m": {"kind": "actors", "fleet": "x"}}}, "fleet 'x' is unknown"),
+        ({"solvers": {"m": {"kind": "actors", "fleet": "smoke", "prompt": "x"}}}, "prompt 'x' is unknown"),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_one_clear_error(root: Path, changes: dict[str, Any], reason: str) -> None:
@@ -222,7 +222,7 @@ def test_evaluations_of_both_kinds_have_names_of_their_own(root: Path) -> None:
 
 
 def stored(root: Path, rights: dict[str, list[bool | None]], inputs: dict[str, str] | None = None) -> None:
-    """Store an evaluation: what came of each contestant at each task, None where nothing is known."""
+    """Store an evaluation: what came of each solver at each task, None where nothing is known."""
     rows = [
         attempt(name, f"demo:{n}", is_right=bool(right), is_infra=right is None)
         for name, of_tasks in rights.items()
@@ -271,8 +271,8 @@ def test_a_candidate_fails_where_it_is_worse_for_sure_and_warns_where_too_little
             " expected; fewer than 5 tasks tell nothing",
             (1.0, 1.0, 1.0, 0.75),
         ),
-        # a contestant that is new in the file
-        ({"one": [True] * 10}, "contestant 'gold' made no attempt; known: one; evaluate it again", ()),
+        # a solver that is new in the file
+        ({"one": [True] * 10}, "solver 'gold' made no attempt; known: one; evaluate it again", ()),
     ],
 )
 def test_the_check_says_the_numbers(
@@ -285,11 +285,11 @@ def test_the_check_says_the_numbers(
 
 
 def test_what_is_deployed_is_what_was_recorded(root: Path) -> None:
-    contestants = {
+    solvers = {
         "new": {"kind": "trained", "recipe": "new"},
         "old": {"kind": "trained", "recipe": "old"},
     }
-    write(root, contestants, candidate="new")
+    write(root, solvers, candidate="new")
     paths = Paths(root)
 
     def standing(**inputs: str) -> Standing:
@@ -343,10 +343,10 @@ def make_adapter(paths: Paths, recipe: str, run_id: str) -> str:
     return build(paths.adapter(recipe), request, lambda folder: Contents({})).record.identity
 
 
-def standing_at(root: Path, contestants: dict[str, Any], candidate: str, inputs: dict[str, str]) -> Standing:
+def standing_at(root: Path, solvers: dict[str, Any], candidate: str, inputs: dict[str, str]) -> Standing:
     """Return how a candidate stands that solves every second task, as all others do the other ones."""
-    write(root, contestants, candidate=candidate)
-    stored(root, {name: [number % 2 == 0] * 10 for number, name in enumerate(contestants)}, inputs)
+    write(root, solvers, candidate=candidate)
+    stored(root, {name: [number % 2 == 0] * 10 for number, name in enumerate(solvers)}, inputs)
     with opened(root) as lineage:
         [found] = adapter_not_worse_than_deployed(lineage)
     return found
@@ -369,7 +369,7 @@ def test_an_adapter_that_was_trained_anew_is_compared_with_the_run_that_is_deplo
 
     assert (found.outcome, found.deployed, found.difference) == ("passed", "before", 1.0)
     assert (alone.outcome, alone.deployed) == ("warned", "nothing")
-    assert alone.found == "the adapter 'r', which is deployed, is no contestant; add it (recipe: r, run: r-1)"
+    assert alone.found == "the adapter 'r', which is deployed, is no solver; add it (recipe: r, run: r-1)"
 
 
 def test_a_candidate_that_is_the_deployed_adapter_passes(root: Path) -> None:
@@ -396,7 +396,7 @@ def test_a_candidate_that_was_trained_anew_since_it_was_evaluated_is_doubtful(ro
     assert "the candidate was evaluated before r was trained anew; evaluate it again" in found.found
 
 
-def test_another_adapter_in_the_folder_of_a_fleet_is_another_contestant(root: Path) -> None:
+def test_another_adapter_in_the_folder_of_a_fleet_is_another_solver(root: Path) -> None:
     configure(root, adapters=["data/style"])
     entry = ActorsEntry(fleet="smoke", adapter="style")
     found = []

@@ -1,4 +1,4 @@
-"""Contestants that are asked at servers of this machine: who starts them, and when they stop."""
+"""Solvers that are asked at servers of this machine: who starts them, and when they stop."""
 
 import json
 from contextlib import ExitStack
@@ -117,7 +117,7 @@ def test_models_of_this_machine_are_asked_one_after_the_other(root: Path) -> Non
         built = evaluate_models(lineage, "mine")
 
     assert (built.record.counts["rows"], built.record.counts["infra"]) == (8, 0)
-    assert {one.contestant for one in read_attempts(built.folder)} == {"first", "second"}
+    assert {one.solver for one in read_attempts(built.folder)} == {"first", "second"}
 
 
 def test_an_evaluation_on_its_own_leaves_no_server(fleet_root: Path) -> None:
