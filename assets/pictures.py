@@ -11,8 +11,8 @@ import dagster as dg
 from assets.reports.plots import embed_png, funnel, stack_bars
 from graftline.core.build import Built
 
-_LEFT_OUT = ("dropped", "not_kept", "unsound")
-"""Of names of counts: what stands before the reason."""
+_LEFT_OUT = ("dropped", "not_kept", "invalid", "unsound")
+"""Of names of counts: what stands before the reason; `unsound` is what version 0.1.0 called `invalid`."""
 _STEPS = {"rows_in": "came in", "rows": "rows", "labels": "labels"}
 _FEWEST = 2
 

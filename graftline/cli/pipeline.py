@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 10
 """Lines of a table of counts on a terminal; `--json` has all of them."""
 _COLUMN_NAMES = {"group": "package"}
-_REASON_PREFIX = re.compile(r"^(dropped|unsound|not_kept)\.")
+_REASON_PREFIX = re.compile(r"^(dropped|invalid|unsound|not_kept)\.")
 _NAMED_INPUTS = ("dataset", "held_out", "start_from", "teacher_path", "teacher_model")
 """Inputs of a run, which say what is what where the artifact does not."""
 _HIDDEN_FACTS = ("written_at", "code", "config_digest", "digest", "sha256", "versions", "dropped", "file", "ast_grep")

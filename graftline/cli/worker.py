@@ -34,7 +34,7 @@ def run(
     metrics_port: int | None, upload: bool,
 ) -> Output:  # fmt: skip
     """Take attempts off the queue and make them, until it is stopped. SIGTERM lets it finish what is in flight."""
-    from graftline.pipeline.worker import WorkerConfig, run_actor
+    from graftline.pipeline.worker import WorkerConfig, work_through_queue
     from graftline.rollouts.queue.worker import WorkerSettings
 
     settings = WorkerConfig(
@@ -42,7 +42,7 @@ def run(
         metrics_port=metrics_port,
         is_uploading=upload,
     )
-    outcomes = run_actor(paths, manifest.load(paths, {"queue.name": queue} if queue else None), settings)
+    outcomes = work_through_queue(paths, manifest.load(paths, {"queue.name": queue} if queue else None), settings)
     counts = {str(outcome): count for outcome, count in outcomes.items()}
     parts = (f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
     return Output(counts, text=", ".join(parts) or "no job")

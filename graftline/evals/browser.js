@@ -35,9 +35,9 @@ function fill(details, attempt) {
   const task = data.tasks[attempt.task];
   block(details, "Instruction", task.instruction);
   block(details, "Before", task.before);
-  block(details, "Wanted", task.wanted, true);
+  block(details, "Target", task.target, true);
   block(details, "What came out", attempt.diff === "" ? "(nothing changed)" : attempt.diff, true);
-  block(details, "What came out, against what was wanted", attempt.off, true);
+  block(details, "What came out, against the target", attempt.off, true);
   block(details, "Action", attempt.action);
   block(details, "Answer", attempt.said);
   block(details, "From", task.origin);
@@ -61,10 +61,10 @@ function row(attempt) {
 }
 
 function draw() {
-  const wanted = keys.map((key) => [key, document.getElementById(key).value]).filter(([, value]) => value);
+  const chosen = keys.map((key) => [key, document.getElementById(key).value]).filter(([, value]) => value);
   const text = document.getElementById("task").value.toLowerCase();
   const found = data.attempts.filter((attempt) =>
-    wanted.every(([key, value]) => of[key](attempt) === value)
+    chosen.every(([key, value]) => of[key](attempt) === value)
     && (attempt.task + "\n" + data.tasks[attempt.task].instruction).toLowerCase().includes(text));
   document.getElementById("count").textContent = found.length + " of " + data.attempts.length + " attempts";
   document.getElementById("attempts").replaceChildren(...found.slice(0, shown).map(row));

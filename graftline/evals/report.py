@@ -257,7 +257,7 @@ def _show_task(case: Case) -> dict[str, Any]:
         "language": task.language,
         "instruction": _cut(task.instruction),
         "before": _cut(task.before),
-        "wanted": _diff(task.before, task.target),
+        "target": _diff(task.before, task.target),
         "origin": _cut(task.origin),
     }
 

@@ -149,4 +149,5 @@ def verdict(summary: Summary) -> str:
 
 
 def _is_loss(key: str) -> bool:
-    return key.startswith(("dropped.", "unsound.", "not_kept."))
+    # version 0.1.0 called tasks that are not valid unsound
+    return key.startswith(("dropped.", "invalid.", "unsound.", "not_kept."))

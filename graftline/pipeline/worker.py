@@ -37,7 +37,7 @@ class WorkerConfig(Config):
     """Whether what is sealed is also put into the blob store of the manifest."""
 
 
-def run_actor(paths: Paths, manifest: Manifest, settings: WorkerConfig) -> Counter[JobOutcome]:
+def work_through_queue(paths: Paths, manifest: Manifest, settings: WorkerConfig) -> Counter[JobOutcome]:
     """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end."""
     _require_shared(manifest)
     name = worker_name()

@@ -89,7 +89,7 @@ def _input(paths: Paths, record: ArtifactRecord, name: str, identity: str) -> It
 
 _TEACHING = ("teacher", "isolation", "ast_grep")
 _COUNTED = ("verified", "steps", "examples", "solved_before", "solved_after")
-_LEFT_OUT = ("dropped.", "unsound.", "not_kept.")
+_LEFT_OUT = ("dropped.", "invalid.", "unsound.", "not_kept.")
 _FACTS_OF_RUN = (
     "recipe", "status", "examples", "trained_tokens", "first_loss", "last_loss", "held_out_loss", "backend", "config_digest",
 )  # fmt: skip

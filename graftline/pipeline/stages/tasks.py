@@ -38,11 +38,11 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         soundness = validate_tasks(edits, lineage.ports.sandbox)
         valid = try_instructions(lineage, language, split, soundness.tasks)
         write_lines(folder / "tasks.jsonl", valid)
-        unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
+        invalid = {f"invalid.{reason}": count for reason, count in sorted(soundness.invalid.items())}
         instructions = Counter(count_key(task.dataset, task.instruction_source, task.answerable) for task in valid)
         comment_only = sum(WORDS_ALONE in task.tags for task in valid)
         counted = {**dict(sorted(instructions.items())), **({"comment_only": comment_only} if comment_only else {})}
-        return Contents({"rows": len(valid), **counted, **unsound})
+        return Contents({"rows": len(valid), **counted, **invalid})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
 

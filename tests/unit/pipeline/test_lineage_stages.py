@@ -117,7 +117,7 @@ def test_synthetic_edits_of_typescript_are_made_on_javascript_too(
     assert {(edit.language, "source_language:javascript" in edit.tags) for edit in made} == {("typescript", True)}
 
 
-def test_an_unsound_edit_is_counted_and_no_task(
+def test_an_invalid_edit_is_counted_and_no_task(
     opened: Opened, small_checkout: Any, pair: Mapping[str, Any], reconfigure: Callable[..., None]
 ) -> None:
     # only an optional semicolon is added: the text as it is passes already
@@ -132,7 +132,7 @@ def test_an_unsound_edit_is_counted_and_no_task(
             make("synthetic_rules", lineage, "javascript", split)
         built = make("tasks", lineage, "javascript", "train")
     assert (built.record.counts, list(read_lines(built.folder / "tasks.jsonl", Task))) == (
-        {"rows": 0, "unsound.unedited_passes": 1},
+        {"rows": 0, "invalid.unedited_passes": 1},
         [],
     )
 

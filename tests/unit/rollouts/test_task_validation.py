@@ -81,7 +81,7 @@ DEEP = "x = " + "(" * 400 + "1" + ")" * 400 + "\n"
         ("gold_action_error", {"pre": DEEP, "gold_action": RENAME}),
     ],
 )
-def test_an_unsound_task_says_why(reason: str, changes: dict[str, Any]) -> None:
+def test_an_invalid_task_says_why(reason: str, changes: dict[str, Any]) -> None:
     assert invalid_reason(task_of(edit(**changes)), MemorySandbox()) == reason
 
 
