@@ -160,7 +160,7 @@ def levels(metrics: Sequence[Metrics]) -> str:
     """Return a table of how many attempts of each solver in each group reached which level."""
     return plain_table(
         [
-            {"of": row.of, "contestant": row.contestant, **{str(level): row.levels.get(level, 0) for level in Level}}
+            {"of": row.of, "solver": row.solver, **{str(level): row.levels.get(level, 0) for level in Level}}
             for row in metrics[:_MOST_GROUPS]
         ]
     )

@@ -472,7 +472,7 @@ def test_a_benchmark_is_judged_by_its_tests_and_reported_by_instruction_and_leve
         2,
     )
     page = (built.folder / REPORT).read_text("utf-8")
-    [right] = [one for one in read_attempts(built.folder) if one.contestant == "model" and one.is_verified]
+    [right] = [one for one in read_attempts(built.folder) if one.solver == "model" and one.is_verified]
     assert (right.level, right.reward, right.over_application) == ("tests", 0.8, None)
     assert f"| {right.edit_class} | model | 0 | 0 | 0 | 1 | 0 | 0 |" in page
     assert "| 2 | gold_fails_tests: test_edit.py::test_edit: ModuleNotFoundError" in page
