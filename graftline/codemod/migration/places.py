@@ -9,7 +9,7 @@ from graftline.codemod.canonical import words_of
 from graftline.codemod.diff import common_length
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.migration.options import Option, Rule
-from graftline.sandbox.base import Match, Request, Sandbox, Verdict, ensure_decided
+from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
 _BATCH_FILES = 64
 
@@ -65,15 +65,18 @@ class Repository:
 
     def apply(self, option: Option, language: Language, refused: frozenset[Place] = frozenset()) -> int:
         """Change all files as `option` says but for the places in `refused`; return how many files that were."""
-        changed = 0
-        for path, text in list(self.texts.items()):
-            if self.languages[path] == language and option.words <= self.words(path):
-                new = apply_rules(text, language, option.actions, self.sandbox, path, refused)
-                if new != text:
-                    self.texts[path] = new
-                    self._words.pop(path, None)
-                    changed += 1
-        return changed
+        paths = [path for path in self.texts if self.languages[path] == language and option.words <= self.words(path)]
+        before = {path: self.texts[path] for path in paths}
+        for action in option.actions:
+            for first in range(0, len(paths), _BATCH_FILES):
+                part = paths[first : first + _BATCH_FILES]
+                requests = [Request(self.texts[path], language, (action,)) for path in part]
+                for path, [result] in zip(part, self.sandbox.apply_each(requests), strict=True):
+                    self.texts[path] = _rewrite(path, self.texts[path], result, refused)
+        changed = [path for path in paths if self.texts[path] != before[path]]
+        for path in changed:
+            self._words.pop(path, None)
+        return len(changed)
 
     def words(self, path: str) -> frozenset[str]:
         """Return the words of a file."""
@@ -82,29 +85,26 @@ class Repository:
         return self._words[path]
 
 
-def apply_rules(
-    text: str,
-    language: Language,
-    actions: Sequence[Rule],
-    sandbox: Sandbox,
-    path: str = "",
-    refused: frozenset[Place] = frozenset(),
-) -> str:
-    """Return `text` after the rules, one after the other; places in `refused` stay as they are."""
+def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox: Sandbox) -> str:
+    """Return `text` after the rules, one after the other."""
     for action in actions:
-        [result] = sandbox.apply_many(text, language, [action])
-        if ensure_decided(result).verdict is not Verdict.OK:
-            continue
-        if any(place.path == path for place in refused):
-            pieces, position = [], 0
-            for match in result.matches:
-                if cut(path, text, match) not in refused:
-                    pieces += [text[position : match.start], match.replacement]
-                    position = match.end
-            text = "".join(pieces) + text[position:]
-        else:
-            text = normalize_blank_lines(text, result)
+        text = _rewrite("", text, *sandbox.apply_many(text, language, [action]), frozenset())
     return text
+
+
+def _rewrite(path: str, text: str, result: SandboxResult, refused: frozenset[Place]) -> str:
+    """Return `text` as a rule leaves it, but for places in `refused`."""
+    if ensure_decided(result).verdict is not Verdict.OK:
+        return text
+    if not any(place.path == path for place in refused):
+        return normalize_blank_lines(text, result)
+    pieces: list[str] = []
+    position = 0
+    for match in result.matches:
+        if cut(path, text, match) not in refused:
+            pieces += [text[position : match.start], match.replacement]
+            position = match.end
+    return "".join(pieces) + text[position:]
 
 
 def cut(path: str, text: str, match: Match) -> Place | None:
