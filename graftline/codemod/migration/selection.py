@@ -222,17 +222,19 @@ def _expected_gains(choices: Sequence[Choice], beliefs: NDArray[np.float64]) -> 
 
 _NOTHING = 0.08
 WEIGHTS: Mapping[str, float] = {
-    **{"name-any": 0.3, "name-kind": -0.4, "name-second": 1.2, "name-aunt": -0.8},
-    **{"text-role": 0.6, "text-neighbor": 0.8, "text-aunt": 0.3},
-    **{"shape-any": 0.5, "shape-role": 0.4, "shape-kind": 0.2, "shape-neighbor": -0.3},
+    **{"name-any": 0.4, "name-kind": -0.3, "name-second": 1.3, "name-aunt": -0.8, "name-role": -0.1},
+    **{"text-role": 0.6, "text-neighbor": 0.9, "text-aunt": 0.3, "affix-second": -0.1},
+    **{"shape-any": 0.7, "shape-role": 0.6, "shape-kind": 0.3, "shape-neighbor": -0.2},
     **{
         "insert-neighbor": 0.6,
         "insert-aunt": -0.3,
         "delete-neighbor": 0.3,
         "modifier-neighbor": 0.3,
-        "example-any": -0.3,
+        "example-any": -0.2,
     },
-    **{"places": 0.5, "none": -2.0, "few": -0.8, "share": -0.6, "larger": -0.7, "smaller": 0.4, "ways": 0.6},
+    **{"places": 0.1, "none": -2.1, "few": -0.9, "share": -0.2, "larger": -0.9, "smaller": 0.3, "ways": 0.9},
     **{"support": 2.0, "contradictions": -1.0},
-    **{"background": -1.0, "quoted": -0.6, "quoted-said": 0.7},
+    **{"background": -1.3, "quoted": -0.7, "quoted-said": 0.8, "said": 0.1},
 }
+"""Of the features of `weigh`: those of the expected gain on edits of commits (`benchmarks.migrations`, the half that is
+tuned on), kept near values that were set by hand; five-fold, the best choice is then taken for 71 % rather than 53 %."""
