@@ -88,7 +88,8 @@ class Repository:
 def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox: Sandbox) -> str:
     """Return `text` after the rules, one after the other."""
     for action in actions:
-        text = _rewrite("", text, *sandbox.apply_many(text, language, [action]), frozenset())
+        [result] = sandbox.apply_many(text, language, [action])
+        text = _rewrite("", text, result, frozenset())
     return text
 
 

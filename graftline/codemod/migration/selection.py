@@ -23,7 +23,7 @@ from graftline.codemod.migration.options import Option
 from graftline.codemod.migration.places import Place
 from graftline.core.hashing import sha256_text
 
-_YES_INSIDE, _YES_OUTSIDE = 0.95, 0.06
+_YES_INSIDE, _YES_OUTSIDE = 0.9, 0.08
 """How often a place is answered with yes that the choice which is meant has, and one that it has not: rules are not
 exactly what is meant."""
 _PRECISION = 0.9
@@ -31,7 +31,7 @@ _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
 _MAX_SAMPLED, _LEAST_SAMPLED = 4, 3
 """Questions that are left for trying what was chosen, and places of a folder that are worth one."""
-_LEAST_ANSWERS, _LEAST_SHARE = 3, 0.5
+_LEAST_ANSWERS, _LEAST_SHARE = 3, 0.34
 """From so many answers on, what is chosen is left undone if a smaller share of them is yes."""
 _TESTS = frozenset(("test", "tests", "__tests__", "testing"))
 _CERTAIN = 0.25
@@ -129,7 +129,7 @@ def _refuse(places: frozenset[Place], answers: Mapping[Place, bool]) -> frozense
     for own in _by_folder(places).values():
         results = [answers[place] for place in own if place in answers]
         refused |= {place for place in own if answers.get(place) is False}
-        if results and not any(results) and (len(results) > 1 or 2 * len(own) <= len(places)):
+        if len(results) > 1 and not any(results):
             refused |= set(own)
     return frozenset(refused)
 
