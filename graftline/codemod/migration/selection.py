@@ -34,7 +34,7 @@ _MAX_SAMPLED, _LEAST_SAMPLED = 4, 3
 _LEAST_ANSWERS, _LEAST_SHARE = 3, 0.34
 """From so many answers on, what is chosen is left undone if a smaller share of them is yes."""
 _TESTS = frozenset(("test", "tests", "__tests__", "testing"))
-_CERTAIN = 0.25
+_CERTAIN = 0.12
 """Bits: an answer that is expected to say less is not asked for."""
 
 
