@@ -16,7 +16,7 @@ from typing import Any, Literal
 from graftline.astgrep.binding import Language
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_text
-from graftline.datasets.language import confirm_language, language_of_path, wrap_member
+from graftline.datasets.language import confirm_language, language_of_path, wrap_excerpt
 
 MAX_CHANGED_LINES = 20
 """Lines taken away and lines added, together."""
@@ -122,7 +122,7 @@ def _releases(data: Path) -> Iterator[Pair]:
         language = confirm_language(before, after, row["language"])
         if language is None:
             language = row["language"]
-            enclosed = wrap_member(before, after, row["language"])
+            enclosed = wrap_excerpt(before, after, row["language"])
             before, after = enclosed[:2] if enclosed else (before, after)
         yield Pair(row["id"], "releases", "", row["pkg"], "", language, before, after)
 

@@ -17,7 +17,7 @@ from graftline.core.tokens import token_counter
 from graftline.datasets.catalog import Cleaning, Dataset
 from graftline.datasets.edit import Edit, Label, Rejection, RejectReason, RowResult
 from graftline.datasets.fingerprints import strip_whitespace
-from graftline.datasets.language import confirm_language, wrap_member
+from graftline.datasets.language import confirm_language, wrap_excerpt
 from graftline.datasets.readers.base import Source
 
 
@@ -98,10 +98,11 @@ class Ingest:
             return edit
         if language is not None:
             return edit.model_copy(update={"language": language, "tags": (*edit.tags, f"parsed-as:{language}")})
-        if self._source.is_snippet and (wrapped := wrap_member(edit.pre, edit.post, edit.language)):
+        if self._source.is_snippet and (wrapped := wrap_excerpt(edit.pre, edit.post, edit.language)):
             pre, post, wrapper = wrapped
             return edit.model_copy(update={"pre": pre, "post": post, "tags": (*edit.tags, f"wrapped:{wrapper}")})
-        how = ", alone or as a member" if self._source.is_snippet else ""
+        whole = "block" if edit.language == "python" else "member"
+        how = f", alone or as a {whole}" if self._source.is_snippet else ""
         return Rejection(RejectReason.UNPARSABLE, f"one side is not valid {edit.language}{how}")
 
 

@@ -5,6 +5,9 @@ know" and -2 where it was never given. A pair is an edit where every vote is for
 a label. Texts are methods, not files. A description
 is a sentence of RefactoringMiner, `Rename Method public a() : void renamed to … in class p.C`: it says what was done, and an
 instruction what is to be done, by the names that stand in the code.
+
+Of many methods, a name was changed and more with it: the sentence is right, and does not say what to do. Where the texts differ in
+more than the names, an edit is tagged `more-than-rename` and has no instruction.
 """
 
 import re
@@ -88,7 +91,7 @@ def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
     if not votes:
         return Rejection(RejectReason.BAD_FIELD, "evaluations: hold no vote for or against")
     repository = match[1]
-    kind = pair.type.lower().replace(" ", "-")
+    kind, is_more = pair.type.lower().replace(" ", "-"), _does_more_than_rename(pair)
     shared: dict[str, Any] = {
         "instruction": instruction,
         "pre": pair.code_before,
@@ -97,6 +100,7 @@ def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
         "tags": (
             *(name, f"type:{kind}", f"votes:{sum(votes)}/{len(votes)}"),
             *(("partial-context",) if pair.type in _TOUCHES_CALLERS else ()),
+            *(("more-than-rename",) if is_more else ()),
         ),
         "id": row_id(name, pair.type, str(pair.refactoring_id)),
         "dataset": name,
@@ -107,9 +111,28 @@ def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
     if len(votes) == len(pair.evaluations) and all(votes):
         # with the number, as one commit refactors several methods of a file
         return Edit(
-            **shared, instruction_source="rule", commit=pair.commit_sha, path=f"{pair.file_path}#{pair.refactoring_id}"
+            **(shared | ({"instruction": ""} if is_more else {})),
+            instruction_source="none" if is_more else "rule",
+            commit=pair.commit_sha,
+            path=f"{pair.file_path}#{pair.refactoring_id}",
         )
     return Label(**shared, label=kind, holds=None if any(votes) else False, detail=pair.description)
+
+
+def _does_more_than_rename(pair: Pair) -> bool:
+    """Return whether the texts of a rename differ in more than the names in its description."""
+    names = {
+        name
+        for kind, old, new in map(_renamed, pair.description.split("; "))
+        if kind == pair.type
+        for name in (old, new)
+    }
+    if not names:
+        return False
+    # both under one name: two of them may trade places, and others have them in their own
+    any_of_them = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")
+    before, after = (any_of_them.sub("_", code) for code in (pair.code_before, pair.code_after))
+    return before.split() != after.split()
 
 
 def instruction_of(kind: str, description: str) -> str | None:
@@ -139,6 +162,17 @@ def _extract_method(text: str) -> str | None:
     if method == source:
         return f"Extract an overload of `{method}`."
     return f"Extract a method `{method}` from `{source}`."
+
+
+def _renamed(sentence: str) -> tuple[str, str, str]:
+    """Return type, old and new name of a rename; empty where `sentence` tells of none."""
+    kind = next((kind for kind in ("Rename Method", "Rename Variable") if sentence.strip().startswith(f"{kind} ")), "")
+    before, _, after = (
+        sentence.strip().removeprefix(kind).partition(" renamed to " if kind == "Rename Method" else " to ")
+    )
+    name = _method if kind == "Rename Method" else _variable
+    old, new = name(before), name(after)
+    return (kind, old, new) if kind and old and new else ("", "", "")
 
 
 def _rename_method(text: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from graftline.astgrep.binding import Language
 from graftline.codemod.token_changes import Kind, list_token_changes
 from graftline.datasets.edit import Edit
-from graftline.datasets.language import unwrap_member, wrap_member
+from graftline.datasets.language import unwrap_member, wrap_excerpt
 from graftline.datasets.readers.base import row_id
 from graftline.datasets.repository_changes.candidate import Candidate
 from graftline.datasets.repository_changes.change import ChangedFile
@@ -77,7 +77,7 @@ def _join(edits: Sequence[Edit]) -> dict[str, str]:
     sides = [[edit.pre for edit in edits], [edit.post for edit in edits]]
     before, after = ("\n\n".join(map(_unwrap, side, edits)) for side in sides)
     if any(tag.startswith(_WRAPPED) for edit in edits for tag in edit.tags):
-        wrapped = wrap_member(before, after, edits[0].language)
+        wrapped = wrap_excerpt(before, after, edits[0].language)
         # members of an object need commas between them, so each stays in its own
         before, after = wrapped[:2] if wrapped else ("\n\n".join(side) for side in sides)
     return {"before": before, "after": after}

@@ -1,6 +1,7 @@
 """The stage `normalized`: the rows of a dataset as edits and labels, kept away from evaluations; the others are counted."""
 
 import logging
+import sys
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -110,4 +111,5 @@ def read_evaluations(lineage: Lineage) -> Evaluations:
 def tool_versions(tokenizer: TokenizerName) -> dict[str, str]:
     """Return the versions of what decides whether a text parses, how long it is, and what it is like."""
     tools = _TOOLS if tokenizer == "characters/4" else (*_TOOLS, "bpe-openai")
-    return {tool: version(tool) for tool in tools}
+    # whose grammar decides what is Python
+    return {"python": ".".join(map(str, sys.version_info[:2])), **{tool: version(tool) for tool in tools}}

@@ -138,7 +138,6 @@ def test_a_change_of_blanks_alone_is_none(edit: MakeEdit, language: Language, pr
     ("language", "pre", "post"),
     [
         pytest.param("python", "if a:\n    b()\n    c()\n", "if a:\n    b()\nc()\n", id="what belongs to a block"),
-        pytest.param("python", "    a()\n", "a()\n", id="the first line"),
         pytest.param("python", "if a:\n    b()\n", "if a:\n\tb()\n", id="tabs for blanks"),
         pytest.param("javascript", "a();", "A();", id="case"),
         pytest.param("javascript", "a();", "a()", id="a semicolon"),

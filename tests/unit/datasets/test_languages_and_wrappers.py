@@ -8,17 +8,17 @@ from graftline.astgrep.binding import Language
 from graftline.datasets.catalog import Cleaning
 from graftline.datasets.edit import Edit, Label, Rejection, RejectReason
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.language import confirm_language, wrap_member
+from graftline.datasets.language import confirm_language, wrap_excerpt
 from tests.unit.datasets.fixtures import dataset, source_that_makes
 
-WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n}})"}
+WRAPPED = {"": "{}", "block": "def enclosing():\n{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n}})"}
 
 
 @pytest.mark.parametrize(
     ("language", "text", "wrapper"),
     [
         pytest.param("python", "def f(a):\n    return a\n", "", id="python function"),
-        pytest.param("python", "    def f(self):\n        return 1\n", "", id="python method, indented"),
+        pytest.param("python", "    def f(self):\n        return 1\n", "block", id="python method, indented"),
         pytest.param("python", "async def f():\n    await g()\n", "", id="python coroutine"),
         pytest.param("javascript", "function f(a) {\n  return a;\n}", "", id="javascript function"),
         pytest.param("javascript", "const f = (a) => a;", "", id="javascript arrow"),
@@ -42,7 +42,7 @@ WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n
 )
 def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text: str, wrapper: str) -> None:
     whole = WRAPPED[wrapper].format(text)
-    result = (text, text, "") if confirm_language(text, text, language) else wrap_member(text, text, language)
+    result = (text, text, "") if confirm_language(text, text, language) else wrap_excerpt(text, text, language)
     assert result == (whole, whole, wrapper)
 
 
@@ -59,7 +59,7 @@ def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text:
     ],
 )
 def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> None:
-    assert (confirm_language(text, text, language), wrap_member(text, text, language)) == (None, None)
+    assert (confirm_language(text, text, language), wrap_excerpt(text, text, language)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> 
         pytest.param("typescript", "const x = <p>hi</p>;", "tsx", id="JSX in a .ts file is TSX"),
         pytest.param("typescript", "const x = <T>y;", "typescript", id="a cast in angle brackets"),
         pytest.param("tsx", "const x = <T>y;", None, id="TSX is not tried as TypeScript"),
-        pytest.param("python", "print 'Python 2'\n", "python", id="Python 2, as far as the grammar goes"),
+        pytest.param("python", "print 'Python 2'\n", None, id="Python 2"),
         pytest.param("java", "f = (x) => x;", None, id="no other language is tried"),
     ],
 )
@@ -88,7 +88,7 @@ def test_both_sides_are_in_one_language() -> None:
 def test_both_sides_get_the_same_wrapper() -> None:
     # the function alone would need none
     method, function = "f(a) {\n  return a;\n}", "g() {\n  return 2;\n}"
-    assert wrap_member(method, function, "javascript") == (
+    assert wrap_excerpt(method, function, "javascript") == (
         WRAPPED["class"].format(method),
         WRAPPED["class"].format(function),
         "class",
@@ -97,12 +97,12 @@ def test_both_sides_get_the_same_wrapper() -> None:
 
 def test_sides_that_need_different_wrappers_are_none() -> None:
     # a class has no comma between its members, and an object needs one
-    assert wrap_member("f() {\n  a();\n}\ng() {\n  b();\n}", "f: 1,", "javascript") is None
+    assert wrap_excerpt("f() {\n  a();\n}\ng() {\n  b();\n}", "f: 1,", "javascript") is None
 
 
 def test_braces_in_a_text_are_left_alone() -> None:
     text = 'f() {\n  return "{}{0}{x}";\n}'
-    assert wrap_member(text, text, "javascript") == (f"class Enclosing {{\n{text}\n}}",) * 2 + ("class",)
+    assert wrap_excerpt(text, text, "javascript") == (f"class Enclosing {{\n{text}\n}}",) * 2 + ("class",)
 
 
 def clean_message(edit: Edit, is_snippet: bool = True, cleaning: Cleaning | None = None) -> Edit | Rejection:

@@ -49,6 +49,37 @@ def test_a_pair_that_people_agree_on_becomes_an_edit() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "description", "before", "after", "is_more"),
+    [
+        ("Rename Method", RENAMED, "void a(int x) { a(x); }", "void b(int x) {\n  b(x);\n}", False),
+        ("Rename Method", RENAMED, "void a(int x) {}", "void b(int x) { log(x); }", True),
+        (
+            "Rename Variable",
+            "Rename Variable a : int to b : int in method f() : void from class C",
+            "a = 1",
+            "b = 1",
+            False,
+        ),
+        (
+            "Rename Variable",
+            "Rename Variable a : int to b : int in method f() : void from class C",
+            "a = 1",
+            "b = 2",
+            True,
+        ),
+    ],
+)
+def test_a_rename_that_does_more_has_no_instruction(
+    kind: str, description: str, before: str, after: str, is_more: bool
+) -> None:
+    edit = outcome("marv", row(1, type=kind, description=description, code_before=before, code_after=after))
+    assert isinstance(edit, Edit)
+    assert ("more-than-rename" in edit.tags, edit.instruction_source, edit.instruction == "") == (
+        is_more, "none" if is_more else "rule", is_more,
+    )  # fmt: skip
+
+
 def test_a_disputed_pair_becomes_a_label_with_its_text_after() -> None:
     label = outcome("marv", row(1, 0))
     assert isinstance(label, Label)
@@ -164,7 +195,8 @@ def test_what_is_no_sentence_of_its_kind_is_not_understood(kind: str, descriptio
 def test_only_what_touches_callers_is_partial() -> None:
     descriptions = {kind: description for kind, description, _ in INSTRUCTIONS}
     results = [outcome("marv", row(1, type=kind, description=text)) for kind, text in descriptions.items()]
-    assert [edit.tags[1:2] + edit.tags[3:] for edit in results if isinstance(edit, Edit)] == [
+    tags = [[tag for tag in edit.tags if tag != "more-than-rename"] for edit in results if isinstance(edit, Edit)]
+    assert [(*of_edit[1:2], *of_edit[3:]) for of_edit in tags] == [
         ("type:extract-method", "partial-context"),
         ("type:rename-method", "partial-context"),
         ("type:rename-variable",),
