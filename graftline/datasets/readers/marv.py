@@ -123,7 +123,7 @@ def _does_more_than_rename(pair: Pair) -> bool:
     """Return whether the texts of a rename differ in more than the names in its description."""
     names = {
         name
-        for kind, old, new in map(_renamed, pair.description.split("; "))
+        for kind, old, new in map(_parse_rename, pair.description.split("; "))
         if kind == pair.type
         for name in (old, new)
     }
@@ -164,7 +164,7 @@ def _extract_method(text: str) -> str | None:
     return f"Extract a method `{method}` from `{source}`."
 
 
-def _renamed(sentence: str) -> tuple[str, str, str]:
+def _parse_rename(sentence: str) -> tuple[str, str, str]:
     """Return type, old and new name of a rename; empty where `sentence` tells of none."""
     kind = next((kind for kind in ("Rename Method", "Rename Variable") if sentence.strip().startswith(f"{kind} ")), "")
     before, _, after = (

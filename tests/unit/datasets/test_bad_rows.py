@@ -20,7 +20,7 @@ from tests.unit.datasets.fixtures import dataset
 
 Row = Callable[..., bytes]
 LANGUAGES = "python, javascript, typescript, tsx, java"
-NO_PYTHON = "one side is not valid python, alone or as a member"
+NO_PYTHON = "one side is not valid python, alone or as a block"
 KEPT = [("rows.jsonl", 1, "release_pairs:1")]
 
 BAD_ROWS: list[tuple[dict[str, Any], str, str]] = [
