@@ -38,7 +38,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str, str]] = [
     *(({field: "'\ud800'"}, "not_text", "holds half a surrogate pair") for field in ("pre", "qual", "changed")),
     ({"pre": "def first(:\n"}, "unparsable", NO_PYTHON),
     ({"post": "def first(:\n"}, "unparsable", NO_PYTHON),
-    ({"language": "java", "pre": "int f() { return a; }", "post": "int f( { }"}, "unparsable", NO_PYTHON.replace("python", "java")),
+    ({"language": "java", "pre": "int f() { return a; }", "post": "int f( { }"}, "unparsable", NO_PYTHON.replace("python", "java").replace("block", "member")),
     # as many tokens as are allowed, in one line of 10,001 characters
     ({"post": "x = '" + "a" * 9995 + "'"}, "unparsable", NO_PYTHON),
 ]  # fmt: skip
