@@ -85,6 +85,9 @@ def test_a_row_of_the_table_says_the_same_as_its_line(tmp_path: Path) -> None:
                 key(b"commit", edit.commit.encode()),
             ],
             "signature": signatures([pre])[0],
+            "instruction_source": "commit",
+            "answerable": None,
+            "answerable_by": None,
         }
 
 
