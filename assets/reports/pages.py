@@ -17,11 +17,12 @@ from assets.reports.dataset_files import INDEX, write_datasets
 from assets.reports.markdown import Rows, without_pictures
 from assets.reports.marts import WHEN_READY
 from assets.reports.plots import bars, embed_png, group_bars, stack_bars
-from assets.reports.teacher_page import teacher_page, time_rows
+from assets.reports.teacher_page import LEVELS, teacher_page, time_rows, wilson
 from graftline.codemod.equality import Level
 from graftline.core.build import Contents, Request
 from graftline.core.hashing import code_version, digest
 from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.teacher_terms import describe_terms, fleets_of_teachers
 from graftline.rollouts.collect_many import times_folder
 from graftline.rollouts.trajectory import AttemptTime
 from resources.artifacts import Artifacts
@@ -91,21 +92,29 @@ def report_assets() -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def teacher_report(artifacts: Artifacts, warehouse: Warehouse) -> dg.MaterializeResult[Any]:
-        """Precision by language, dataset, level, generality and failure; what actions do elsewhere; milliseconds."""
+        """Precision by language, source of the instruction, level and failure; what actions do elsewhere; milliseconds."""
         lineage = artifacts.stages({})
         times = time_rows(_times(lineage))
+        terms = {name: describe_terms(fleet)[1] for name, fleet in fleets_of_teachers(lineage.paths.configs).items()}
         return _report(
-            lineage, warehouse, "teacher", TEACHER_MARTS, {}, lambda folder, marts: write_teacher(folder, marts, times),
-            {"times": digest(times)},
+            lineage, warehouse, "teacher", TEACHER_MARTS, {},
+            lambda folder, marts: write_teacher(folder, marts, times, terms),
+            {"times": digest(times), "terms": digest(terms)},
         )  # fmt: skip
 
     return [dataset_reports, teacher_report]
 
 
-def write_teacher(folder: Path, marts: Mapping[str, Rows], times: Rows) -> Contents:
-    """Write the page of the teachers with its plots."""
+def write_teacher(
+    folder: Path, marts: Mapping[str, Rows], times: Rows, terms: Mapping[str, str] | None = None
+) -> Contents:
+    """Write the page of the teachers with its plots; `terms` are those of the answers of models, by teacher."""
+    precision = [{**row, "interval": wilson(row["verified"], row["valid"])} for row in marts["teacher_precision"]]
+    teachers = {row["teacher"] for row in precision}
     plots = {
-        "precision": bars(marts["teacher_precision"], ["language", "dataset"], "precision"),
+        "precision": bars(
+            precision, ["teacher", "language", "instruction_source", "dataset"], "precision", "interval"
+        ),
         "levels": stack_bars(_by_actions(marts["teacher_levels"], "level", "attempts"), ["level"], _ACTIONS, "attempts"),
         "over_out": stack_bars(
             _by_actions(marts["teacher_over_out"], "up_to", "steps"), ["up_to"], _ACTIONS[:2],
@@ -123,7 +132,8 @@ def write_teacher(folder: Path, marts: Mapping[str, Rows], times: Rows) -> Conte
         plots["milliseconds"] = group_bars(times, ["teacher", "language"], percentiles, "milliseconds")
     for name, image in plots.items():
         (folder / f"{name}.png").write_bytes(image)
-    (folder / "metrics.md").write_text(teacher_page(marts, times), "utf-8")
+    own_terms = {teacher: words for teacher, words in (terms or {}).items() if teacher in teachers}
+    (folder / "metrics.md").write_text(teacher_page(marts, times, own_terms), "utf-8")
     return Contents({"rows": len(marts["teacher_precision"])})
 
 
@@ -144,8 +154,9 @@ def _by_actions(rows: Rows, place: str, value: str) -> list[dict[str, Any]]:
         sums.setdefault(row[place], Counter())[row["actions"]] += row[value]
     order = [str(level) for level in Level] if place == "level" else sorted(key for key in sums if key is not None)
     present = [key for key in order if key in sums] + [key for key in sums if key is None]
+    words = {level: name for level, (name, _) in LEVELS.items()} if place == "level" else {}
     return [
-        {place: "more" if key is None else key, **{actions: sums[key][actions] for actions in _ACTIONS}}
+        {place: "more" if key is None else words.get(key, key), **{actions: sums[key][actions] for actions in _ACTIONS}}
         for key in present
     ]
 

@@ -173,6 +173,7 @@ def test_the_example_is_a_small_edit_and_always_the_same(edits: list[tuple[str, 
 def attempt(name: str, **changes: Any) -> dict[str, Any]:
     return {
         "task_id": name, "dataset": "one", "language": "python", "split": "train", "teacher": "t", "attempt": 1,
+        "instruction_source": "rule",
         "steps": 1, "verified_steps": int(changes.get("is_verified", True)) * changes.get("steps", 1), "ending": "done", "failure": "", "format_ok": True, "level": "exact", "all_general": True, "is_verified": True,
         "reward": 1.0, **changes,
     }  # fmt: skip
@@ -213,10 +214,8 @@ def taught() -> Models:
 
 
 def test_precision_is_of_valid_attempts(taught: Models) -> None:
-    # 2 of 4 verified, 1 of 4 exact, 1 of 4 general; the mean of 1, 0.8, 0 and 0; 1 + 2 verified steps
-    assert taught.rows("teacher_precision") == [
-        ("t", "python", "one", 5, 1, 2, 1, 1, 3, 0.5, 0.25, 0.25, 0.45),
-    ]
+    # 2 of 4 verified, 1 by general actions; 1 + 2 verified steps; the mean of 1, 0.8, 0 and 0
+    assert taught.rows("teacher_precision") == [("t", "python", "rule", "one", 4, 2, 0.5, 1, 3, 0.45, 1, None)]
 
 
 def test_teachers_are_compared_on_the_tasks_that_all_of_them_attempted() -> None:
@@ -246,12 +245,12 @@ def test_one_teacher_is_compared_with_nobody(taught: Models) -> None:
     assert taught.rows("teacher_comparison") == []
 
 
-def test_levels_are_shares_of_the_valid_attempts_by_what_their_actions_leave_free(taught: Models) -> None:
+def test_levels_are_those_of_the_valid_attempts_by_what_their_actions_leave_free(taught: Models) -> None:
     assert taught.rows("teacher_levels") == [
-        ("t", "exact", "general", True, 1, 0.25),
-        ("t", "none", "general", False, 1, 0.25),
-        ("t", "none", "none", False, 1, 0.25),
-        ("t", "tests", "literal", True, 1, 0.25),
+        ("t", "python", "rule", "exact", "general", True, 1),
+        ("t", "python", "rule", "none", "general", False, 1),
+        ("t", "python", "rule", "none", "none", False, 1),
+        ("t", "python", "rule", "tests", "literal", True, 1),
     ]
 
 

@@ -10,12 +10,28 @@ from assets.reports.teacher_page import teacher_page, time_rows
 from graftline.astgrep.binding import Language
 from graftline.rollouts.trajectory import AttemptTime
 
+OF_PYTHON = {"teacher": "t", "language": "java", "instruction_source": "rule"}
 ROWS: dict[str, list[dict[str, Any]]] = {
-    "teacher_precision": [{"teacher": "t", "language": "java", "dataset": "one", "tried": 4, "precision": 0.5}],
+    "teacher_precision": [
+        {
+            "teacher": "t",
+            "language": "java",
+            "instruction_source": "rule",
+            "dataset": "one",
+            "valid": 4,
+            "verified": 2,
+            "precision": 0.5,
+            "general": 1,
+            "verified_steps": 3,
+            "mean_reward": 0.45,
+            "no_reward": 1,
+            "cost_usd": 0.5,
+        }
+    ],
     "teacher_comparison": [{"teacher": "t", "language": "java", "tasks": 4, "usd_per_verified_step": 0.125}],
     "teacher_levels": [
-        {"teacher": "t", "level": "none", "actions": "none", "attempts": 1, "share": 0.25},
-        {"teacher": "t", "level": "exact", "actions": "general", "attempts": 3, "share": 0.75},
+        {**OF_PYTHON, "level": "none", "actions": "none", "is_verified": False, "attempts": 1},
+        {**OF_PYTHON, "level": "tests", "actions": "general", "is_verified": True, "attempts": 3},
     ],
     "teacher_failures": [{"teacher": "t", "language": "java", "failure": "too_large", "attempts": 1}],
     "teacher_steps": [{"teacher": "t", "action_form": "pattern", "verdict": "ok", "steps": 4}],
@@ -39,8 +55,10 @@ def took(language: Language, attempt_ms: float, *answers_ms: float) -> AttemptTi
 def test_every_mart_is_on_the_page() -> None:
     page = teacher_page(ROWS, TIMES)
     rows = (
-        "| t | java | one | 4 | 0.5 |",
-        "| t | exact | general | 3 | 0.75 |",
+        # of 2 in 4 and 3 in 4, Wilson's interval
+        "| t | java | rule | one | 2/4 = 50.0 % (15.0 to 85.0) | 1 | 3 | 0.45 | 1 | 0.5 |",
+        "| t | java | rule | 3/4 = 75.0 % (30.1 to 95.4) | 1/4 = 25.0 % (4.6 to 69.9) |",
+        "| t | general | 3 | 3/3 = 100.0 % (43.9 to 100.0) |",
         "| t | java | too_large | 1 |",
         "| t | pattern | ok | 4 |",
         "| t | general | 4 | 0.75 |",
@@ -51,12 +69,28 @@ def test_every_mart_is_on_the_page() -> None:
 
 
 def test_a_teacher_that_sees_the_text_after_is_told_apart_as_an_oracle() -> None:
-    [told] = ROWS["teacher_precision"]
-    page = teacher_page({**ROWS, "teacher_precision": [{**told, "teacher": "induction"}, told]}, [])
-    of_told, _, of_oracle = page.partition("![precision")[0].partition("Induction is an oracle")
-    assert ("| t |" in of_told, "| induction |" in of_told) == (True, False)
-    assert ("| t |" in of_oracle, "| induction |" in of_oracle) == (False, True)
+    [row] = ROWS["teacher_precision"]
+    page = teacher_page({**ROWS, "teacher_precision": [{**row, "teacher": "induction"}, row]}, [])
+    of_instructions, _, of_oracle = page.partition("![precision")[0].partition("## Induction: an oracle")
+    assert ("| t | java" in of_instructions, "| induction | java" in of_instructions) == (True, False)
+    assert ("| t | java" in of_oracle, "| induction | java" in of_oracle) == (False, True)
     assert "oracle" not in teacher_page(ROWS, [])
+    alone = teacher_page({**ROWS, "teacher_precision": [{**row, "teacher": "induction"}]}, [])
+    assert "No teacher has attempted tasks by their instructions" in alone
+
+
+def test_several_rows_of_a_teacher_have_a_sum() -> None:
+    [row] = ROWS["teacher_precision"]
+    other = {**row, "language": "python", "valid": 12, "verified": 12, "mean_reward": 0.85, "cost_usd": None}
+    page = teacher_page({**ROWS, "teacher_precision": [row, other]}, [])
+    # 14 of 16; (4 * 0.45 + 12 * 0.85) / 16
+    assert "| t | all | all | all | 14/16 = 87.5 % (64.0 to 96.5) | 2 | 6 | 0.75 | 2 | 0.5 |" in page
+
+
+def test_the_terms_of_models_are_on_the_page_of_those_that_attempted(tmp_path: Path) -> None:
+    write_teacher(tmp_path, ROWS, TIMES, {"t": "not verified", "openai/other": "free"})
+    page = (tmp_path / "metrics.md").read_text("utf-8")
+    assert ("| t | not verified |" in page, "openai/other" in page) == (True, False)
 
 
 @pytest.mark.parametrize(("rows", "times"), [(ROWS, TIMES), (NOTHING, [])], ids=["all", "nothing"])

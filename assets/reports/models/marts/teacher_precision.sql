@@ -6,18 +6,16 @@ with attempts as (
 select
     teacher,
     language,
+    instruction_source,
     dataset,
-    count(*) as tried,
-    count(*) filter (not is_valid) as no_reward,
-    count(*) filter (is_verified) as verified,
-    count(*) filter (level = 'exact') as exact,
-    count(*) filter (is_verified and all_general) as general,
-    sum(verified_steps)::bigint as verified_steps,
+    count(*) filter (is_valid) as valid,
+    count(*) filter (is_verified and is_valid) as verified,
     round(count(*) filter (is_verified and is_valid) / nullif(count(*) filter (is_valid), 0), 4) as precision,
-    round(count(*) filter (level = 'exact' and is_valid) / nullif(count(*) filter (is_valid), 0), 4) as exact_share,
-    round(count(*) filter (is_verified and all_general and is_valid) / nullif(count(*) filter (is_valid), 0), 4)
-        as general_share,
-    round(avg(reward), 4) as mean_reward
+    count(*) filter (is_verified and is_valid and all_general) as general,
+    sum(verified_steps)::bigint as verified_steps,
+    round(avg(reward), 4) as mean_reward,
+    count(*) filter (not is_valid) as no_reward,
+    round(sum(cost_usd), 6) as cost_usd
 from attempts
 group by all
 order by all

@@ -3,6 +3,7 @@ select
     dataset,
     language,
     split,
+    instruction_source,
     teacher,
     attempt,
     steps,
