@@ -11,7 +11,31 @@ from graftline.core.record import DatasetRecord, NormalizedRecord
 from graftline.datasets.losses import main_losses
 from graftline.datasets.splits import SPLITS
 
-_SHARES = {"percent_of_kept": "% of kept", "percent_of_rows": "% of all rows"}
+_WORDS = {
+    "percent_of_kept": "% of kept",
+    "percent_of_rows": "% of all rows",
+    "origin_groups": "packages or repositories",
+    "clusters": "groups kept together",
+    "mean_pre_tokens": "tokens before, mean",
+    "median_pre_tokens": "tokens before, median",
+    "p95_pre_tokens": "tokens before, 95 %",
+    "mean_post_tokens": "tokens after, mean",
+    "p5": "5 %",
+    "p25": "25 %",
+    "p75": "75 %",
+    "p95": "95 %",
+    "kept_in": "kept instead in",
+    "dropped": "rows",
+}
+"""Names of columns in words, where the mart calls them otherwise."""
+_REASONS = {
+    "duplicate_id": "the same id",
+    "duplicate_row": "the same texts and instruction",
+    "duplicate_commit": "the same commit",
+    "duplicate_code": "the same change of the same code",
+    "near_duplicate": "nearly the same text before",
+}
+_SIDES = {"pre": "before", "post": "after"}
 
 
 def dataset_page(
@@ -42,34 +66,44 @@ def dataset_page(
             describe_evaluations(evaluations, number_of(funnel, "contaminated")),
             "## Edits by language and split",
             "",
-            table(_by_split(without_dataset(marts["dataset_stats"]))),
+            "Edits of one package or repository, and edits whose texts are alike, are kept together in one split.",
+            "",
+            _table(_by_split(without_dataset(marts["dataset_stats"]))),
+            "## Instructions",
+            "",
+            *_instructions(marts["dataset_instructions"]),
             "## Tokens",
             "",
-            f"Counted by `{normalized.tokenizer}`.",
+            f"How long the texts are, counted by `{normalized.tokenizer}`; so many percent of them are not longer.",
             "",
-            table(_lengths(without_dataset(marts["dataset_tokens"]))),
+            _table(_lengths(without_dataset(marts["dataset_tokens"]))),
             *_plot(plots, "tokens", "edits by tokens"),
             "## Languages",
             "",
-            table([_rename_shares(row) for row in without_dataset(marts["dataset_languages"])]),
+            _table(without_dataset(marts["dataset_languages"])),
             "## Licenses",
             "",
-            table([_rename_shares(row) for row in without_dataset(marts["dataset_licenses"])]),
+            _table(without_dataset(marts["dataset_licenses"])),
             *_plot(plots, "licenses", "kept edits by license"),
             "## Rows left out",
             "",
             "Every one of them, with file and line, is in `dropped.parquet` beside the normalized edits.",
             "",
-            table([{**row, "example": plain(row["example"])} for row in without_dataset(marts["dataset_drops"])]),
+            _table([{**row, "example": plain(row["example"])} for row in without_dataset(marts["dataset_drops"])]),
             "## Duplicates",
             "",
             "Edits that fell out, by the dataset that holds the edit kept in their place.",
             "",
-            table(without_dataset(marts["dataset_overlaps"])),
+            _table(
+                [
+                    {**row, "reason": _REASONS.get(row["reason"], row["reason"])}
+                    for row in without_dataset(marts["dataset_overlaps"])
+                ]
+            ),
             "## Labels",
             "",
             table([_label(row) for row in without_dataset(marts["dataset_labels"])]),
-            "## Example",
+            "## A typical edit",
             "",
             *([_example(row) for row in marts["dataset_examples"]] or ["*No edit is kept.*\n"]),
         ]
@@ -84,9 +118,9 @@ def _facts(raw: DatasetRecord, normalized: NormalizedRecord) -> list[dict[str, A
         "version": raw.version,
         "license": raw.license,
         "sha256": raw.sha256,
-        "num_records": raw.num_records,
+        "rows": raw.num_records,
         "files": len(raw.files),
-        "size_bytes": sum(file.size_bytes for file in raw.files.values()),
+        "bytes": sum(file.size_bytes for file in raw.files.values()),
         "tokenizer": normalized.tokenizer,
     }
     return [{"fact": fact, "value": value} for fact, value in facts.items()]
@@ -109,11 +143,36 @@ def _by_split(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _lengths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with the text before first, and all languages together before each of them."""
     ordered = sorted(rows, key=lambda row: (row["side"] != "pre", row["language"] or ""))
-    return [{**row, "language": row["language"] or "all"} for row in ordered]
+    return [{**row, "side": _SIDES[row["side"]], "language": row["language"] or "all"} for row in ordered]
 
 
-def _rename_shares(row: Row) -> dict[str, Any]:
-    return {_SHARES.get(name, name): value for name, value in row.items()}
+def _table(rows: Rows) -> str:
+    """Return `rows` as a table with the names of its columns in words."""
+    return table([{_WORDS.get(name, name): value for name, value in row.items()} for row in rows])
+
+
+def _instructions(rows: Rows) -> list[str]:
+    tasks, answerable = sum(row["tasks"] for row in rows), sum(row["answerable"] for row in rows)
+    if not tasks:
+        return ["No task of this dataset was attempted yet.\n"]
+    shown = [
+        {
+            "instruction from": row["source"],
+            "tasks": row["tasks"],
+            "answerable": row["answerable"],
+            "nobody has tried": row["untried"],
+            "% answerable": round(100 * row["answerable"] / row["tasks"], 2),
+        }
+        for row in rows
+    ]
+    return [
+        f"{answerable:,} of {tasks:,} tasks ({100 * answerable / tasks:.1f} %) are **answerable**: the change was done from the"
+        " instruction and the text before alone. Agents, training rows and evaluations take no others. Instructions come from"
+        " a person (`human`), a commit (`commit`), the rules of the change (`rule`), a language model (`model`) or nowhere"
+        " (`none`).",
+        "",
+        table(shown),
+    ]
 
 
 def _label(row: Row) -> dict[str, Any]:
@@ -126,5 +185,8 @@ def _plot(plots: Mapping[str, str], kind: str, caption: str) -> list[str]:
 
 def _example(row: Row) -> str:
     facts = [{"fact": name, "value": plain(row[name])} for name in ("id", "language", "split", "license", "origin")]
-    parts = [table(facts), fence_code(row["instruction"]), fence_code(diff(row["pre"], row["post"]), "diff")]
+    facts.append({"fact": "instruction from", "value": row["instruction_source"]})
+    facts.append({"fact": "answerable", "value": "yes" if row["answerable"] else "not known to be"})
+    instruction = row["instruction"] or "(nothing says what to do)"
+    parts = [table(facts), fence_code(instruction), fence_code(diff(row["pre"], row["post"]), "diff")]
     return "\n".join(parts)

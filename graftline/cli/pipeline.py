@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 10
 """Lines of a table of counts on a terminal; `--json` has all of them."""
 _COLUMN_NAMES = {"group": "package"}
+_HELD_OUT = {
+    "test": "held out: its tasks are asked before and after, never trained on",
+    "dev": "held out: looked at while it trains, never trained on",
+}
+"""What a split other than `train` is used for, by its name."""
 _REASON_PREFIX = re.compile(r"^(dropped|invalid|unsound|not_kept)\.")
 _NAMED_INPUTS = ("dataset", "held_out", "start_from", "teacher_path", "teacher_model")
 """Inputs of a run, which say what is what where the artifact does not."""
@@ -247,6 +252,9 @@ def _describe_node(
     text.append(f"{node.kind} {node.name}", style="bold")
     if parent is not None and parent.drift:
         text.append(f"  {parent.drift}", style="red")
+    # of the parts of an adapter's data, by language and split
+    if use := next((words for split, words in _HELD_OUT.items() if split in node.name.split("/")), ""):
+        text.append(f"  {use}", style="green")
     if is_above:
         return text.append("  see above", style="dim")
     if node.fault:

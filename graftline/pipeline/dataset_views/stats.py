@@ -59,10 +59,12 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
     became, cells = [], []
     licenses, reasons, instructions = [], [], []
     for dataset in datasets:
-        name, left_out = dataset["name"], (sum(dataset["dropped"].values()), sum(dataset["duplicates"].values()))
-        counts = (dataset["rows_in"], dataset["edits"], dataset["labels"], *left_out)
-        version = short_version(dataset["version"])
-        became.append((name, version, *(f"{count:,}" for count in counts), dataset["tokenizer"]))
+        name, rows, edits = dataset["name"], dataset["rows_in"], dataset["edits"]
+        counts = [f"{count:,}" for count in (rows, edits, dataset["labels"])]
+        left_out = [
+            _share_of(sum(dataset["dropped"].values()), rows), _share_of(sum(dataset["duplicates"].values()), edits)
+        ]  # fmt: skip
+        became.append((name, short_version(dataset["version"]), *counts, *left_out, dataset["tokenizer"]))
         for cell in dataset["cells"]:
             for side in _SIDES:
                 lengths = [f"{cell[side][measure]:,}" for measure in _MEASURES]
@@ -72,7 +74,8 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
             numbers = [f"{row[answer]:,}" for answer in ANSWERS.values()]
             instructions.append((name, row["source"], f"{tasks:,}", *numbers, f"{row['answerable'] / tasks:.1%}"))
         licenses += _shares(name, dataset["licenses"])
-        reasons += _shares(name, {**dataset["dropped"], **dataset["duplicates"]})
+        reasons += _shares(name, dataset["dropped"], rows)
+        reasons += _shares(name, dataset["duplicates"], edits)
     columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
     return [
         ("Datasets", ["dataset", "version", *columns], became),
@@ -80,7 +83,7 @@ def stats_tables(datasets: Sequence[Mapping[str, Any]]) -> list[Table]:
         ("Edits, and their tokens", ["dataset", "language", "split", "edits", "text", *_MEASURES], cells),
         ("Instructions of tasks", ["dataset", "source", "tasks", *ANSWERS.values(), "share"], instructions),
         ("Licenses of edits and labels", ["dataset", "license", "number", "share"], licenses),
-        ("Left out", ["dataset", "reason", "number", "share"], reasons),
+        ("Left out", ["dataset", "reason", "number", "of all rows or edits"], reasons),
     ]
 
 
@@ -123,9 +126,14 @@ def _instructions(counts: Sequence[InstructionCount], name: str) -> list[dict[st
     return [*rows.values()]
 
 
-def _shares(name: str, counts: Mapping[str, int]) -> list[tuple[str, str, str, str]]:
-    total = sum(counts.values())
+def _shares(name: str, counts: Mapping[str, int], whole: int = 0) -> list[tuple[str, str, str, str]]:
+    """Return a row for each of `counts`, with its share of `whole`, or of their sum."""
+    total = whole or sum(counts.values())
     return [(name, key, f"{count:,}", f"{count / total:.1%}") for key, count in counts.items()]
+
+
+def _share_of(count: int, whole: int) -> str:
+    return f"{count:,} ({count / whole:.1%})" if whole else f"{count:,}"
 
 
 def _stats(

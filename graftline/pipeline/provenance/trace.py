@@ -27,6 +27,7 @@ from graftline.pipeline.provenance.records import (
     prompt_facts,
     run_facts,
 )
+from graftline.training.recipes.open import recipe_names
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.settings import TRAIN
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
@@ -137,6 +138,11 @@ def adapter_folder(paths: Paths, adapter: str) -> Path:
             raise ConfigError(
                 f"run {adapter!r}: its adapter is not here; `graftline train download {adapter}` fetches it"
             )
+    if adapter in recipe_names(paths):
+        raise ConfigError(
+            f"recipe {adapter!r} has no adapter yet: it is not trained; `make run` trains those of the lineage,"
+            f" `graftline train run {adapter}` this one"
+        )
     names = ", ".join(sorted(folder.name for folder in of_lineage | downloaded)) or "none"
     raise ConfigError(f"adapter {adapter!r} is unknown: name a recipe, a run or a folder; there are {names}")
 

@@ -26,7 +26,7 @@ COMMON: dict[str, Any] = {"name": "one", "code_version": "1", "files": {}, "coun
 FUNNEL = [("at_source", "", 1200), ("read", "", 1200), ("outcomes", "", 1200), ("dropped", "license", 3)]
 MARTS = (
     "dataset_stats", "dataset_tokens", "dataset_languages", "dataset_licenses", "dataset_drops", "dataset_overlaps",
-    "dataset_labels", "dataset_examples",
+    "dataset_labels", "dataset_examples", "dataset_instructions",
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_the_facts_are_those_of_the_contract() -> None:
     assert page().partition("## ")[0] == (
         "# Dataset `one`\n\n[All datasets](index.md)\n\n"
         "| fact | value |\n|---|---|\n| source | one |\n| url | data/samples |\n| version | 1+mirror.abc |\n"
-        f"| license | MIT |\n| sha256 | {'a' * 64} |\n| num_records | 1,200 |\n| files | 2 |\n| size_bytes | 1,400 |\n"
+        f"| license | MIT |\n| sha256 | {'a' * 64} |\n| rows | 1,200 |\n| files | 2 |\n| bytes | 1,400 |\n"
         "| tokenizer | o200k_base |\n\n"
     )
 
@@ -90,7 +90,7 @@ def test_losses_have_a_dash_and_a_row_that_holds_one_thing_is_not_told_twice() -
 def test_an_empty_dataset_has_a_page_without_percentages() -> None:
     text = page(dataset_funnel=funnel(("at_source", "", 0), ("read", "", 0)))
     assert "| rows at the source | 0 | - |" in text
-    assert section(text, "Example") == "*No edit is kept.*\n"
+    assert section(text, "A typical edit") == "*No edit is kept.*\n"
 
 
 def test_splits_stand_in_their_order_and_all_languages_first() -> None:
@@ -101,13 +101,14 @@ def test_splits_stand_in_their_order_and_all_languages_first() -> None:
         for language in ("java", None)
     ]
     text = page(dataset_stats=stats, dataset_tokens=tokens)
-    assert section(text, "Edits by language and split") == (
+    assert section(text, "Edits by language and split").partition("\n\n")[2] == (
         "| language | split | edits |\n|---|---|---:|\n| java | train | 2 |\n| java | dev | 2 |\n| java | test | 2 |\n"
         "| all | all | 6 |\n"
     )
     assert section(text, "Tokens") == (
-        "Counted by `o200k_base`.\n\n| side | language | mean |\n|---|---|---:|\n| pre | all | 1.5 |\n"
-        "| pre | java | 1.5 |\n| post | all | 1.5 |\n| post | java | 1.5 |\n"
+        "How long the texts are, counted by `o200k_base`; so many percent of them are not longer.\n\n"
+        "| side | language | mean |\n|---|---|---:|\n| before | all | 1.5 |\n| before | java | 1.5 |\n"
+        "| after | all | 1.5 |\n| after | java | 1.5 |\n"
     )
 
 
@@ -115,11 +116,22 @@ def test_an_example_with_backticks_and_markup_stays_in_its_fence() -> None:
     example = {
         "dataset": "one", "id": "one:1", "language": "python", "split": "train", "license": "MIT",
         "origin": "owner/*name*", "instruction": "Close ```this```\n# Not a heading", "pre": "a\n````\n", "post": "b\n````\n",
+        "instruction_source": "commit", "answerable": True,
     }  # fmt: skip
-    assert section(page(dataset_examples=[example]), "Example").partition("| origin")[2] == (
-        " | owner/&#42;name&#42; |\n\n````text\nClose ```this```\n# Not a heading\n````\n\n"
+    assert section(page(dataset_examples=[example]), "A typical edit").partition("| origin")[2] == (
+        " | owner/&#42;name&#42; |\n| instruction from | commit |\n| answerable | yes |\n\n````text\nClose ```this```\n# Not a heading\n````\n\n"
         "`````diff\n--- before\n+++ after\n@@ -1,3 +1,3 @@\n-a\n+b\n ````\n \n`````\n"
     )
+
+
+def test_the_share_of_answerable_tasks_is_on_the_page() -> None:
+    rows = [
+        {"dataset": "one", "source": "none", "tasks": 1, "answerable": 0, "untried": 0},
+        {"dataset": "one", "source": "rule", "tasks": 3, "answerable": 2, "untried": 1},
+    ]
+    text = section(page(dataset_instructions=rows), "Instructions")
+    assert text.startswith("2 of 4 tasks (50.0 %) are **answerable**")
+    assert "| rule | 3 | 2 | 1 | 66.67 |" in text
 
 
 def test_an_example_of_a_drop_cannot_break_its_table() -> None:

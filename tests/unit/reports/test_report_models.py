@@ -153,21 +153,31 @@ def test_labels_are_counted_by_what_people_agree_on() -> None:
     assert Models(planted).rows("dataset_labels") == [("two", "Long Method", 3, 1, 1, 1, "java, python", "First. (o)")]
 
 
-@pytest.mark.parametrize(
-    ("edits", "shown"),
-    [
-        ([("a", "train", 10), ("b", "train", 100), ("c", "train", 80)], "c"),  # the smallest that shows something
-        ([("a", "test", 70), ("b", "train", 100)], "b"),  # one to train on
-        ([("a", "dev", 10), ("b", "train", 2000)], "b"),  # no size fits: the smallest to train on
-        ([("b", "train", 70), ("a", "train", 70)], "a"),  # of equals the first by id
-        ([], None),
-    ],
-)
-def test_the_example_is_a_small_edit_and_always_the_same(edits: list[tuple[str, str, int]], shown: str | None) -> None:
+EXAMPLES: dict[str, tuple[list[dict[str, Any]], str | None]] = {
+    # of 30, 90 and 300 tokens the median is 90
+    "of middle size": ([edit("a", "train", 10), edit("b", "train", 100), edit("c", "train", 30)], "c"),
+    "one to train on": ([edit("a", "test", 30), edit("b", "train", 100)], "b"),
+    "of equals the first by id": ([edit("b", "train", 70), edit("a", "train", 70)], "a"),
+    "no change of a comment alone": (
+        [edit("a", "train", pre="f()  # a tpyo", post="f()  # a typo"), edit("b", "dev", pre="f()", post="g()")], "b",
+    ),
+    "one with an instruction that can be done": (
+        [edit("a", "train"), edit("b", "test", id="one:answered", pre="f()", post="g()")], "answered",
+    ),
+    "nothing": ([], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edits", "shown"), EXAMPLES.values(), ids=EXAMPLES)
+def test_the_example_is_typical_and_always_the_same(edits: list[dict[str, Any]], shown: str | None) -> None:
     planted = world()
-    planted["edits"] = [edit(*values) for values in edits]
-    found = [row[1] for row in Models(planted).rows("dataset_examples")]
-    assert found == ([f"one:{shown}"] if shown else [])
+    planted["edits"] = edits
+    planted["trajectories"] = [attempt("one:answered", instruction="Call g.", answerable=True)]
+    rows = Models(planted).rows("dataset_examples")
+    assert [row[1] for row in rows] == ([f"one:{shown}"] if shown else [])
+    if shown == "answered":
+        # instruction, source, whether it is answerable
+        assert rows[0][7:10] == ("Call g.", "rule", True)
 
 
 def attempt(name: str, **changes: Any) -> dict[str, Any]:
