@@ -206,9 +206,9 @@ def _with_totals(rows: Rows) -> list[dict[str, Any]]:
             summed = {
                 name: sum(row[name] or 0 for row in own) for name in ("valid", "verified", "general", "no_reward")
             }
-            known = [row for row in own if row["mean_reward"] is not None and row["valid"]]
-            valid = sum(row["valid"] for row in known)
-            mean = sum(row["mean_reward"] * row["valid"] for row in known) / valid if valid else None
+            rewarded_rows = [row for row in own if row["mean_reward"] is not None and row["valid"]]
+            valid = sum(row["valid"] for row in rewarded_rows)
+            mean = sum(row["mean_reward"] * row["valid"] for row in rewarded_rows) / valid if valid else None
             costs = [row["cost_usd"] for row in own if row["cost_usd"] is not None]
             shown.append(
                 _share_row(
