@@ -185,8 +185,7 @@ def show(
 ) -> None:  # fmt: skip
     """Show some edits of a dataset as diffs, of all in use if none is named, or some of what was left out.
 
-    NAME is that of a dataset, or repository_changes.
-    """
+    NAME is that of a dataset, or repository_changes."""
     from graftline.pipeline.dataset_views import changes
     from graftline.pipeline.dataset_views.samples import drops_table, sample_drops, sample_edits
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graftline.cli.options import json_option, pluralize, print_json, print_lines, style_diff
-from graftline.cli.rules import find_files, find_rejected, open_rule_sandbox, open_search, output_option, read_changes
+from graftline.cli.rules import find_files, find_rejected, open_rule_sandbox, open_search, read_changes
 from graftline.cli.rules_printing import ask_for_groups, print_rewritten, rewritten_as_json, rule_as_dict, write_rules
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _LINES_AROUND = 2
+_ANSWERS = {"y": True, "n": False, "d": None}
+_UNSURE = 0.3
+"""Confidence below which it is said that other rules explain the edit, too."""
 
 
 @click.command()
@@ -29,18 +32,19 @@ _LINES_AROUND = 2
 @click.option(
     "--questions", type=click.IntRange(0, 100), help="Ask so often at most.  [default: 5 on a terminal, else 0]"
 )
+@click.option("--answers", metavar="ynd…", help="Answers to the questions, a letter each, in place of a terminal.")
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
 @click.option(
     "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
 )
 @click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
 @click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group of places; any number.")
-@output_option
+@click.option("--output", "out", type=_PATH, help="Write the rules to this file.")
 @json_option
 @click.pass_obj
 def follow(
-    root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, write: bool,
-    review: Path | None, ask: bool, reject: tuple[str, ...], out: Path | None, as_json: bool,
+    root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, answers: str | None,
+    write: bool, review: Path | None, ask: bool, reject: tuple[str, ...], out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Have the rest of a git repository follow an edit that you made in one or a few places of it.
 
@@ -56,9 +60,21 @@ def follow(
     changes = read_changes(folder, commit)
     search = open_search({change.language for change in changes}, [folder])
     files = list(find_files(search, [folder]))
-    limit = questions if questions is not None else 5 if sys.stdin.isatty() and not as_json else 0
+    if answers is not None and set(answers) - _ANSWERS.keys():
+        raise click.UsageError(
+            f"--answers {answers!r}: expected a letter for each, y for yes, n for no, d for do not know"
+        )
+    if questions is None:
+        questions = len(answers) if answers is not None else 5 if sys.stdin.isatty() and not as_json else 0
+    given_letters = iter(answers or "")
+    letters = list[str]()
+
+    def answer(question: "Question") -> bool | None:
+        letters.append(next(given_letters, "") or _ask(question))
+        return _ANSWERS[letters[-1]]
+
     with open_rule_sandbox(root) as sandbox:
-        followed = follow_edit(changes, files, folder, sandbox, _ask if limit else None, instruction, limit)
+        followed = follow_edit(changes, files, folder, sandbox, answer if questions else None, instruction, questions)
     results, examples = followed.files, [example for rule in followed.rules for example in rule.examples]
     groups = group_places((place for result in results for place in result.places), {EDITS: examples, IMPORTS: []})
     if ask:
@@ -76,7 +92,11 @@ def follow(
             EDITS: [f"what {pluralize(len(followed.rules), 'rule')} would change", *lines],
             IMPORTS: ["what follows"],
         }
-        replace_file(review, format_review(groups, words, ["graftline", "follow", str(folder), "--write"]).encode())
+        command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
+        command += ["--about", instruction] if instruction else []
+        command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
+        replace_file(review, format_review(groups, words, [*command, "--write"]).encode())
+        click.echo(f"review: {review}", err=True)
     if write:
         writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in results]
         write_files(writes, default_journals())
@@ -95,8 +115,8 @@ def follow(
 COMMANDS = (follow,)
 
 
-def _ask(question: "Question") -> bool | None:
-    """Ask a person at the terminal about a place."""
+def _ask(question: "Question") -> str:
+    """Ask a person at the terminal about a place; return the letter of the answer."""
     from graftline.core.text_diff import unified_diff
 
     first = question.text.count("\n", 0, question.start)
@@ -110,20 +130,21 @@ def _ask(question: "Question") -> bool | None:
     after = [f" {line}" for line in lines[last + 1 : last + 1 + _LINES_AROUND]]
     shown = [line.rstrip("\n") for line in unified_diff(f"{old}\n", f"{new}\n", "", "")][3:]
     print_lines([(f"{question.path}:{first + 1}", "bold"), *style_diff([*context, *shown, *after])], is_error=True)
-    answer = click.prompt(
+    letter: str = click.prompt(
         "is this to be changed so? [y]es, [n]o, [d]o not know",
-        type=click.Choice(["y", "n", "d"]), show_choices=False, err=True,
+        type=click.Choice([*_ANSWERS]), show_choices=False, err=True,
     )  # fmt: skip
-    return {"y": True, "n": False}.get(answer)
+    return letter
 
 
 def _print_followed(followed: "FollowedEdit", groups: "Sequence[PlaceGroup]") -> None:
     from graftline.codemod.explain import summarize
 
     for rule in followed.rules:
-        places = pluralize(rule.facts["places"], "place")
+        click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
+    if any(rule.facts["confidence"] < _UNSURE for rule in followed.rules):
         click.echo(
-            f"{rule.id}: {summarize(rule.action)}: {places}, confidence {rule.facts['confidence']:.2f}", err=True
+            "unsure: other rules make this edit, too; answer questions, say --about, or edit one more place", err=True
         )
     for sentence in followed.undone:
         click.echo(f"not done: {sentence}", err=True)

@@ -137,6 +137,7 @@ def apply(
         command = ["graftline", "apply", str(rule_file), *map(str, paths), "--write"]
         words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
         replace_file(review, format_review(groups, words, command).encode())
+        click.echo(f"review: {review}", err=True)
     if write:
         writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in rewritten]
         write_files(writes, default_journals())

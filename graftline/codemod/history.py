@@ -308,7 +308,10 @@ def _commit(folder: Path, name: str, span: str) -> str:
     if answer is None:
         if name == "HEAD":
             raise DataError(f"{folder}: its repository has no commits yet; commit something, or name a range")
-        raise DataError(f"range {span!r}: {name!r} names no commit of {folder}; expected a range such as v1..v2")
+        named = f"{name!r}" if name == span else f"range {span!r}: {name!r}"
+        raise DataError(
+            f"{named} names no commit of {folder}; expected one such as HEAD or v1, or a range such as v1..v2"
+        )
     return answer.decode().split()[-1]
 
 
@@ -353,7 +356,7 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
         if after != before:
             changes.append(FileChange(history.commits[0], path, language, before, after))
     if not changes:
-        raise DataError(f"{folder}: no tracked file differs from the current commit; edit one, or name two files")
+        raise DataError(f"{folder}: no tracked file differs from the current commit; edit a file that it has")
     return changes
 
 

@@ -47,7 +47,7 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
     return "".join((
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-        f"<style>{_STYLE}</style>\n<h1>{places} places in {files} files</h1>\n",
+        f"<style>{_STYLE}</style>\n<h1>{_count(places, 'place')} in {_count(files, 'file')}</h1>\n",
         "<p>Places that look alike are one group. Rare groups stand first. Uncheck a group to leave it out.</p>\n",
         *sections,
         f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
@@ -55,11 +55,15 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
     ))  # fmt: skip
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _section(rule: str, words: Sequence[str], groups: Sequence[PlaceGroup]) -> str:
     count = sum(len(group.places) for group in groups)
     summary, *details = (escape(escape_controls(line)) for line in words)
     return "".join((
-        f"<h2>{escape(rule)}: {count} {'place' if count == 1 else 'places'}</h2>\n",
+        f"<h2>{escape(rule)}: {_count(count, 'place')}</h2>\n",
         f"<details><summary>{summary}</summary><pre>{chr(10).join(details)}</pre></details>\n",
         *map(_group, groups),
     ))  # fmt: skip

@@ -30,6 +30,9 @@ VENDORED = frozenset((
 ))  # fmt: skip
 """Names of folders whose files are made by others or by programs."""
 
+_OF_TOOLS = frozenset((".git", ".hg", ".jj", ".svn", ".bzr", "__pycache__"))
+"""Of them, those that nobody expects to be looked at."""
+
 LanguageOf = Callable[[str], Language | None]
 Skipped = Counter[str]
 """Numbers of files and folders that are left out, by the reason."""
@@ -105,6 +108,8 @@ class Search:
             if entry.is_symlink():
                 self.skipped["symbolic link"] += 1
             elif entry.is_dir(follow_symlinks=False):
+                if entry.name in _OF_TOOLS:
+                    continue
                 if entry.name in VENDORED:
                     self.skipped["vendored folder"] += 1
                 elif self._is_ignored(path):

@@ -126,7 +126,7 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
 
     built = run_all(Paths(root), "local", {"sandbox": "memory", "teacher": "memory"}, Quiet())
     again = {f"{one.record.kind} {one.record.name}": one.reason for one in built if one.record.kind in STAGES}
-    assert (len(again), {name: reason for name, reason in again.items() if reason}) == (7 + 6 + 1 + 15 + 1, {})
+    assert (len(again), {name: reason for name, reason in again.items() if reason}) == (7 + 6 + 1 + 15 + 1 + 1, {})
 
 
 def test_data_versions_are_the_identities_of_what_is_stored(root: Path, instance: dg.DagsterInstance) -> None:

@@ -152,7 +152,11 @@ def generalize(
             if unit.language == focus.language:
                 unit.before = apply_rules(unit.before, unit.language, option.actions, sandbox)
         if not selection.is_sure:
-            undone.append(f"{focus.path}: {len(choice.places)} places look like the edit and were left as they are")
+            if selection.considered:
+                reason = f"{selection.considered} places may be meant, and it is not clear which"
+                undone.append(f"{focus.path}: {reason}; answer questions, or edit one more place")
+            else:
+                undone.append(f"{focus.path}: no other place looks like the edit")
             continue
         count = repository.apply(option, focus.language, selection.refused)
         options.append(option)

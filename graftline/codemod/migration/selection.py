@@ -55,6 +55,8 @@ class Selection:
     questions: int
     refused: frozenset[Place] = frozenset()
     is_sure: bool = True
+    considered: int = 0
+    """Places that any of the choices would change."""
 
 
 Features = dict[str, float]
@@ -99,9 +101,9 @@ def select(
     results = [is_right for place, is_right in answers.items() if place in choices[best].places - refused]
     results += [False for place in refused if place in answers]
     is_sure = is_sure and (len(results) < _LEAST_ANSWERS or sum(results) >= _LEAST_SHARE * len(results))
-    return Selection(
-        choices[best], round(float(beliefs[best]), 3), count, refused, is_sure and refused != choices[best].places
-    )
+    is_sure = is_sure and refused != choices[best].places
+    considered = len(frozenset().union(*(choice.places for choice in choices)))
+    return Selection(choices[best], round(float(beliefs[best]), 3), count, refused, is_sure, considered)
 
 
 def _sample(

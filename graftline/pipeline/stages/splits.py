@@ -62,8 +62,15 @@ def division(lineage: Lineage) -> Built:
     request = request_of("division", "all", inputs, config)
     folders = {name: lineage.paths.normalized(name) for name in inputs}
 
+    # here and not in `make`, which holds the lock of the folder that both artifacts are in
+    changes = lineage.paths.repository_changes
+    with suppress(RecordError):
+        lineage.pull(changes)
+
     def make(folder: Path) -> Contents:
-        assigned = recall_assigned(lineage.paths.division).join(_recall_of_changes(lineage))
+        # an edit of a repository that has changes goes where they are
+        of_changes = recall_assigned(changes) if changes.exists() else NOTHING_ASSIGNED
+        assigned = recall_assigned(lineage.paths.division).join(of_changes)
         earlier = _read_memory(read_splits, lineage.paths.division)
         if lineage.find_record(lineage.paths.division) and not lineage.paths.division.exists():
             logger.warning(
@@ -73,14 +80,6 @@ def division(lineage: Lineage) -> Built:
         return Contents(write_assignments(folders, catalog.languages, catalog.splitting, folder, assigned, earlier))
 
     return lineage.build(lineage.paths.division, request, make)
-
-
-def _recall_of_changes(lineage: Lineage) -> Assigned:
-    """Return what was assigned to changes of repositories: an edit of such a repository goes where they are."""
-    folder = lineage.paths.repository_changes
-    with suppress(RecordError):
-        lineage.pull(folder)
-    return recall_assigned(folder) if folder.exists() else NOTHING_ASSIGNED
 
 
 def recall_assigned(folder: Path) -> Assigned:

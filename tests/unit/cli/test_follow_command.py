@@ -47,10 +47,12 @@ def texts(repository: Path) -> dict[str, str]:
 def test_the_rest_follows_with_its_imports_and_can_be_taken_back(repository: Path) -> None:
     (repository / "app/a.py").write_text(EDITED, "utf-8")
     before = texts(repository)
-    shown = run("--review", "page.html", "--output", "rules.yml")
+    unsure = run()
+    assert (unsure.exit_code, "4 places may be meant, and it is not clear which" in unsure.stderr) == (1, True)
+    shown = run("--answers", "y", "--review", "page.html", "--output", "rules.yml")
     assert (shown.exit_code, texts(repository)) == (0, before), shown.output
     assert ("-        get(url, row)" in shown.output, "get(url, row)" in Path("page.html").read_text()) == (True, True)
-    assert run("--write").exit_code == 0
+    assert run("--answers", "y", "--write").exit_code == 0
     assert texts(repository) == {**before, "app/b.py": FILES["app/b.py"].replace("get", "fetch")}
     assert CliRunner().invoke(main, ["--root", ".", "undo", "repo"]).exit_code == 0
     assert texts(repository) == before
@@ -58,24 +60,29 @@ def test_the_rest_follows_with_its_imports_and_can_be_taken_back(repository: Pat
 
 def test_a_group_that_is_rejected_stays(repository: Path) -> None:
     (repository / "app/a.py").write_text(EDITED, "utf-8")
-    groups = json.loads(run("--json").stdout)["groups"]
+    groups = json.loads(run("--answers", "y", "--json").stdout)["groups"]
     names = [word for group in groups for word in ("--reject", group["id"])]
-    output = json.loads(run("--json", *names).stdout)
+    output = json.loads(run("--answers", "y", "--json", *names).stdout)
     assert (len(groups) > 0, output["files"], output["groups"]) == (True, [], [])
 
 
 def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None:
     (repository / "app/c.py").write_text(FILES["app/c.py"].replace("settings.get(", "settings.read("), "utf-8")
     (repository / "app/d.py").write_text("x = other.get('a')\ny = settings.get('b')\n", "utf-8")
-    result = run("--questions", "5", "--json", answers="n\n" * 5)
+    result = run("--questions", "5", "--json", "--review", "page.html", answers="n\n" * 5)
     assert result.exit_code in (0, 1)
     output = json.loads(result.stdout)
     assert 0 < output["questions"] <= 5
     assert "is this to be changed so?" in result.stderr
     assert "other.read" not in str(output["files"])
+    letters = "n" * output["questions"]
+    assert f"graftline follow repo --answers {letters} --write" in Path("page.html").read_text("utf-8")
+    again = json.loads(run("--json", "--answers", letters).stdout)
+    assert (again["files"], again["questions"]) == (output["files"], output["questions"])
+    assert "expected a letter for each" in run("--answers", "nx").stderr
 
 
 def test_what_cannot_be_followed_is_said(repository: Path) -> None:
-    assert run().stderr == "error: repo: no tracked file differs from the current commit; edit one, or name two files\n"
+    assert run().stderr == "error: repo: no tracked file differs from the current commit; edit a file that it has\n"
     unknown = run("--commit", "nope")
     assert (unknown.exit_code, "names no commit of repo" in unknown.stderr) == (1, True)

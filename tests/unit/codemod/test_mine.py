@@ -183,8 +183,14 @@ def test_binary_large_and_linked_files_are_left_out(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("span", "said"),
     [
-        ("nope..HEAD", "range 'nope..HEAD': 'nope' names no commit of {}; expected a range such as v1..v2"),
-        ("--output=x", "range '--output=x': '--output=x' names no commit of {}; expected a range such as v1..v2"),
+        (
+            "nope..HEAD",
+            "range 'nope..HEAD': 'nope' names no commit of {}; expected one such as HEAD or v1, or a range such as v1..v2",
+        ),
+        (
+            "--output=x",
+            "'--output=x' names no commit of {}; expected one such as HEAD or v1, or a range such as v1..v2",
+        ),
     ],
 )
 def test_a_range_that_is_none_is_refused(repository: Path, span: str, said: str) -> None:
