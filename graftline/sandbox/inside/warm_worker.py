@@ -200,4 +200,5 @@ def _answer(source: Source, rule: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(BrokenPipeError):  # whoever asked has ended, as at Ctrl-C
+        main()
