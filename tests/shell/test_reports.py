@@ -189,7 +189,7 @@ def test_the_page_says_what_became_of_every_row(root: Path, made: Outcome) -> No
         "| - fallen out: duplicate_row | 1 | 25.0 |",
         "| kept | 1 | 25.0 |",
         "| dataset `leaked` | 1 | 1 |",
-        "| commitpackft | duplicate_row | 1 |",
+        "| commitpackft | the same texts and instruction | 1 |",
         "| BSD-3-Clause | 2 | 0 | 1 | 100.0 | 25.0 |",
         "+    new_name()",
     ):

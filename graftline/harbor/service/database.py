@@ -5,8 +5,9 @@ first statement on (`BEGIN IMMEDIATE`): one that only notices at its last statem
 would have to be sent again.
 """
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,7 +133,10 @@ def _parse_url(text: str) -> URL:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # or the driver begins transactions of its own
-    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -65536"):
+    # the mode stays with the file; that of another connection that sets it at this moment is not waited for
+    with suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA journal_mode = WAL")
+    for setting in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -65536"):
         connection.execute(f"PRAGMA {setting}")
 
 

@@ -483,6 +483,9 @@ def test_the_environment_as_a_task_app_over_http() -> None:
             "group": "g",
             "origin": "o",
             "tags": ["t"],
+            "instruction_source": TASKS[1].instruction_source,
+            "answerable": TASKS[1].answerable,
+            "answerable_by": TASKS[1].answerable_by,
             "task_digest": TASKS[1].digest,
         },
     }

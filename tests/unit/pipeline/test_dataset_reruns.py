@@ -75,14 +75,15 @@ def two(small_checkout: Any) -> TwoDatasets:
 
 
 def test_a_changed_language_of_one_dataset_remakes_that_language_alone(two: TwoDatasets, run: Run) -> None:
-    # 2 stages of 2 datasets, 2 over all of them, 5 stages in 6 partitions
-    assert len(run(two.root)) == 4 + 2 + 5 * 6
+    # 2 stages of 2 datasets, 3 over all of them, 5 stages in 6 partitions
+    assert len(run(two.root)) == 4 + 3 + 5 * 6
     two.put("second", "python", commits("second", "python", 5))
     reasons = {name: reason for name, reason in run(two.root).items() if reason}
     over_all = {
         "raw second": "input source changed",
         "normalized second": "input raw changed",
         "division all": "input second changed",
+        "repository_changes all": "input division changed",
     }
     assert {name: reasons.pop(name) for name in over_all} == over_all
     # every split of that language, for which is whose is decided for all at once; and nothing of the other

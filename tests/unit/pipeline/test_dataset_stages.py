@@ -113,7 +113,7 @@ def test_duplicates_are_counted_in_the_division_and_are_in_no_split(
         division = make("division", lineage)
         counts = [make("splits", lineage, language, split).record.counts for language, split in lineage.partitions()]
     assert division.record.counts == {
-        **{"rows_in": 10, "rows": 9, "clusters": 9, "dropped.duplicate_row": 1},
+        **{"rows_in": 10, "rows": 9, "clusters": 9, "dropped.duplicate_code": 1},
         **{"new": 9, "stayed": 0, "lost": 0},
     }
     # three packages of each language, one in each split
@@ -124,7 +124,7 @@ def test_duplicates_are_counted_in_the_division_and_are_in_no_split(
             "dataset": "release_pairs",
             "id": "release_pairs:again",
             "split": None,
-            "reason": "duplicate_row",
+            "reason": "duplicate_code",
             "kept_id": "release_pairs:python0",
             "cluster": fallen[0]["cluster"],
         }
@@ -150,6 +150,9 @@ def test_the_rows_of_a_split_are_there_as_parquet_too(made: Path) -> None:
         # 14 and 22 characters, of which 4 make a token
         "pre_tokens": 9,
         "post_tokens": 9,
+        "instruction_source": "none",
+        "answerable": False,
+        "answerable_by": "no_instruction",
     }
 
 

@@ -369,7 +369,7 @@ def test_a_deployment_of_another_service_is_uploaded_to_this_one_first(evaluated
 def test_an_executor_of_a_manifest_is_checked_when_it_is_read(checkout: Path) -> None:
     paths = Paths(checkout)
     with pytest.raises(
-        ConfigError, match=r"harbor\.local\.executor: value error, Input tag 'podman' .*: 'local', 'memory', 'docker'"
+        ConfigError, match=r"--set harbor\.executor: value error, Input tag 'podman' .*: 'local', 'memory', 'docker'"
     ):
         load_manifest(paths, "local", {"harbor.executor": {"kind": "podman"}})
     config = load_manifest(paths, "local", {"harbor.executor": {"kind": "local", "runs_own": True}}).harbor

@@ -244,7 +244,8 @@ def test_a_lineage_with_faulty_settings_opens_nothing(made: Path) -> None:
     (made / "configs" / "trajectories.yaml").write_text("worker: 2\n", "utf-8")
     with (
         pytest.raises(
-            ConfigError, match="worker: unknown key; known here: asking, collecting, least_verified_steps, workers"
+            ConfigError,
+            match="worker: unknown key; known here: asking, collecting, instructions, least_verified_steps, workers",
         ),
         open_lineage(paths, load_manifest(paths, "local"), "faulty"),
     ):

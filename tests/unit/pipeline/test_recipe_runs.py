@@ -14,7 +14,7 @@ from graftline.pipeline import Runtime
 from graftline.pipeline.ports import RECIPE_PORTS as PORTS
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
-from graftline.sandbox.actions.memory import MemorySandbox
+from graftline.sandbox.actions.with_tests import SandboxWithTests
 from graftline.testing.datasets import MemoryDatasetStore
 from graftline.training.memory import MemoryTrainingService
 from graftline.training.recipes.sl_basic import SlBasicConfig
@@ -91,7 +91,7 @@ def test_a_recipe_without_a_file_is_given_all_its_values(root: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "values", "options", "message"),
     [
-        ("sl", None, {}, r"recipe 'sl' is unknown; .*recipes has .*dpo, .*sl_basic.*, and there are"),
+        ("sl", None, {}, r"recipe 'sl' is unknown; .*recipes are .*dpo, .*sl_basic"),
         ("sl_basic", None, {"manifest": "staging"}, "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
         ("sl_basic", None, {"ports": {"blob": "memory"}}, "port 'blob' is unknown; known: training_client, dataset_store, blob"),
         ("sl_basic", None, {"ports": {"queue": object()}}, "port 'queue': is no setting, but of type object; only training"),
@@ -136,7 +136,7 @@ def test_ports_are_replaced_by_either_of_their_names(root: Path) -> None:
 def test_every_port_of_the_test_manifest_is_one_of_this_process(root: Path) -> None:
     with Runtime.build_ports("test", STORED, root=root) as ports:
         assert [type(getattr(ports, name)) for name in PORTS if name != "llm_client"] == [
-            MemoryTrainingService, MemoryDatasetStore, BlobStore, FolderHub, HashedEmbedder, MemoryVectorStore, MemorySandbox,
+            MemoryTrainingService, MemoryDatasetStore, BlobStore, FolderHub, HashedEmbedder, MemoryVectorStore, SandboxWithTests,
         ]  # fmt: skip
         assert ports.llm_client.name == "memory"
         assert ports.dataset_store.names() == ["chats.jsonl", "sets/pairs.jsonl"]
