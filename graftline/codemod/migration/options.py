@@ -19,43 +19,10 @@ from graftline.codemod.canonical import required_words
 from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.diff import Site, apply_sites
 from graftline.codemod.grammar import KEYWORDS
+from graftline.codemod.migration.surroundings import MAX_NEIGHBOR, find_covering_chain, list_contexts
 
 Rule = PatternAction | RuleAction
 
-_FIELDS = [
-    "function",
-    "object",
-    "attribute",
-    "property",
-    "name",
-    "arguments",
-    "argument",
-    "value",
-    "key",
-    "left",
-    "right",
-    "type",
-    "body",
-    "source",
-    "module_name",
-    "superclasses",
-    "superclass",
-    "return_type",
-    "operator",
-    "condition",
-    "parameters",
-    "receiver",
-    "field",
-    "operand",
-    "constructor",
-    "declarator",
-    "parameter",
-    "alias",
-    "index",
-    "subscript",
-    "consequence",
-    "alternative",
-]
 _ARGUMENTS = frozenset(("argument_list", "arguments", "parameters", "formal_parameters"))
 _NAMES: Mapping[Language, tuple[str, ...]] = {
     "python": ("identifier",),
@@ -82,10 +49,8 @@ _TOKENS = re.compile(r"\w+|[^\w\s]")
 _QUOTES = re.compile(r"""(['"`]).*?\1|\\\S*""")
 """What may be written otherwise where it is matched."""
 _WORDS = re.compile(r"[^\W\d]\w*")
-_MAX_QUOTED, _MAX_NEIGHBOR = 160, 48
-_MAX_REGIONS, _MAX_NEIGHBORS, _MAX_VARIABLES = 3, 4, 3
+_MAX_QUOTED, _MAX_REGIONS, _MAX_VARIABLES = 160, 3, 3
 _OPENING, _CLOSING = "([{", ")]}"
-_BODIES = re.compile(r"block|body|suite|module|program")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +106,7 @@ def generate_options(change: Change, site: Site) -> Iterator[Option]:
 
 def _names(change: Change, site: Site) -> Iterator[Option]:
     """Yield the renaming of a name: in every kind of node, in its own, and by its place."""
-    node = _covering_chain(change.before, site)[-1]
+    node = find_covering_chain(change.before, site)[-1]
     old = change.before.of(node)
     if node.children or site.start < node.start or site.end > node.end or not _NAME.fullmatch(old):
         return
@@ -153,14 +118,14 @@ def _names(change: Change, site: Site) -> Iterator[Option]:
     if _NAME.fullmatch(new) and node.kind in kinds:
         yield _option({"any": [{"kind": kind} for kind in kinds], **rule}, new, "name", "any", change.language, old)
     if node.is_named:
-        for context, condition in _contexts(change.before, node):
+        for context, condition in list_contexts(change.before, node):
             is_own = {"kind": node.kind, **rule, **condition}
             yield _option(is_own, new, "name", context if context != "any" else "kind", change.language, old)
 
 
 def _affixes(change: Change, site: Site) -> Iterator[Option]:
     """Yield what is put before or behind a string or a name, whatever it says, by its place."""
-    node = _covering_chain(change.before, site)[-1]
+    node = find_covering_chain(change.before, site)[-1]
     old = change.before.of(node)
     inside = change.inside(node.start, node.end)
     if node.children or not node.is_named or inside is None or not re.fullmatch(r"[\w$./-]+", old):
@@ -171,7 +136,7 @@ def _affixes(change: Change, site: Site) -> Iterator[Option]:
         return
     form = r"^[A-Za-z][\w$/-]*$" if "." not in old else r"^[\w$./-]+$"
     excluded = {"not": {"regex": f"^{rust_regex(head)}"}} if head else {"not": {"regex": f"{rust_regex(tail)}$"}}
-    for context, condition in _contexts(change.before, node):
+    for context, condition in list_contexts(change.before, node):
         if context in ("second", "aunt"):
             rule = {"pattern": "$WHOLE", "kind": node.kind, "regex": form, **excluded, **condition}
             action = RuleAction(rule=rule, fix=f"{head}$WHOLE{tail}")
@@ -180,7 +145,7 @@ def _affixes(change: Change, site: Site) -> Iterator[Option]:
 
 def _modifiers(change: Change, site: Site) -> Iterator[Option]:
     """Yield the removal of a word of a declaration's modifiers, with the blank after it."""
-    node = next((node for node in _covering_chain(change.before, site)[::-1] if node.kind == "modifiers"), None)
+    node = next((node for node in find_covering_chain(change.before, site)[::-1] if node.kind == "modifiers"), None)
     if node is None or node.parent is None or node.index + 1 >= len(node.parent.children):
         return
     words = [child for child in node.children if not child.children and not child.is_named]
@@ -200,7 +165,7 @@ def _modifiers(change: Change, site: Site) -> Iterator[Option]:
     conditions: list[tuple[str, dict[str, Any]]] = [("role", {})]
     for child in annotations:
         text = change.before.of(child)
-        if len(text) <= _MAX_NEIGHBOR and "\n" not in text:
+        if len(text) <= MAX_NEIGHBOR and "\n" not in text:
             conditions.append(("neighbor", {"has": {"kind": child.kind, "regex": f"^{rust_regex(text)}$"}}))
     for context, condition in conditions:
         rule = {
@@ -214,7 +179,7 @@ def _modifiers(change: Change, site: Site) -> Iterator[Option]:
 
 def _decorators(change: Change, site: Site) -> Iterator[Option]:
     """Yield the removal of a decorator, with its line."""
-    decorated = [node for node in _covering_chain(change.before, site) if node.kind == "decorated_definition"]
+    decorated = [node for node in find_covering_chain(change.before, site) if node.kind == "decorated_definition"]
     for node in decorated[-1:]:
         new = _new_text(change, Region(node, node))
         margin = column(change.before.text, node.start)
@@ -242,7 +207,7 @@ def _nodes(change: Change, site: Site) -> Iterator[Option]:
         if not region.first.children and _NAME.fullmatch(old):
             continue  # a name
         rule = {"kind": region.first.kind, "regex": f"^{rust_regex(old)}$"}
-        for context, condition in _contexts(change.before, region.first):
+        for context, condition in list_contexts(change.before, region.first):
             yield _option({**rule, **condition}, new, "text", context, change.language, old)
 
 
@@ -272,13 +237,13 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
             else:
                 fix = template.rewrite
             quoted = _QUOTES.sub(" ", VARIABLE.sub(" ", template.pattern))
-            for context, condition in [("any", {}), *list(_contexts(change.before, region.first))[1:2]]:
+            for context, condition in [("any", {}), *list(list_contexts(change.before, region.first))[1:2]]:
                 yield _option({**rule, **condition}, fix, "shape", context, change.language, quoted)
             names = [name[1:] for name in dict.fromkeys(VARIABLE.findall(template.pattern)) if name[:2] != "$$"]
             captures = captures_of(change.before.root, {"rule": rule}, names).get(region.start, {})
             for name, (kind, text) in list(captures.items())[:_MAX_VARIABLES]:
                 conditions = [("kind", {"kind": kind})] if kind else []
-                if len(text) <= _MAX_NEIGHBOR and "\n" not in text:
+                if len(text) <= MAX_NEIGHBOR and "\n" not in text:
                     conditions.append(("neighbor", {"regex": f"^{rust_regex(text)}$"}))
                 for context, condition in conditions:
                     action = RuleAction(rule=rule, fix=fix, constraints={name: condition})
@@ -320,7 +285,7 @@ def _wrapping(change: Change, region: Region) -> str | None:
 
 def _lists(change: Change, site: Site) -> Iterator[Option]:
     """Yield what puts an item into a list in brackets, or takes one out, without writing the others again."""
-    chain = _covering_chain(change.before, site)
+    chain = find_covering_chain(change.before, site)
     for node in chain[::-1][:2]:
         text = change.before.of(node)
         if len(text) < 2 or text[0] not in _OPENING or text[-1] not in _CLOSING or not node.is_named:
@@ -359,7 +324,7 @@ def _insertions(change: Change, node: Node, text: str, new: str) -> Iterator[Opt
         ]
     else:
         forms = [empty, (r"(?s)^(.)(\s*)(\S.*)$", f"${{1}}${{2}}{by}, ${{3}}")]
-    for context, condition in _contexts(change.before, node):
+    for context, condition in list_contexts(change.before, node):
         if context == "any":
             continue
         actions = []
@@ -391,7 +356,7 @@ def _deletions(change: Change, node: Node, text: str, new: str) -> Iterator[Opti
             (rf",\s*{quoted}(,?\s*.)$", "${1}"),
         ]
         has = {"has": {"kind": item.kind, "regex": f"^{quoted}$"}}
-        for context, condition in _contexts(change.before, node):
+        for context, condition in list_contexts(change.before, node):
             action = _transform({"kind": node.kind, **has, **condition}, edits)
             words = frozenset(_WORDS.findall(removed)) if "\\" not in removed else frozenset()
             yield Option((action,), "delete", context, words | required_words(action, change.language))
@@ -405,75 +370,6 @@ def _transform(rule: dict[str, Any], edits: Sequence[tuple[str, str]]) -> RuleAc
         transform[f"T{number}"] = {"replace": {"source": source, "replace": regex, "by": by}}
         source = f"$T{number}"
     return RuleAction(rule={"pattern": "$WHOLE", **rule}, fix=source, transform=transform)
-
-
-def _contexts(tree: Tree, node: Node) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what can be said of the place of `node`: nothing, its role, its neighbors, the role of its parent."""
-    yield "any", {}
-    parent = node.parent
-    if parent is None or parent.parent is None:
-        return
-    role = {"kind": parent.kind, **_field(node)}
-    yield "role", {"inside": role}
-    for neighbor in _neighbors(tree, node):
-        yield "neighbor", {"inside": {**role, "has": neighbor}}
-    second = {"kind": parent.parent.kind, **_field(parent)}
-    if parent.parent.parent is None:
-        return
-    yield "second", {"inside": {**role, "inside": second}}
-    for neighbor in _neighbors(tree, parent):
-        yield "aunt", {"inside": {**role, "inside": {**second, "has": neighbor}}}
-
-
-def _neighbors(tree: Tree, node: Node) -> Iterator[dict[str, Any]]:
-    siblings = [child for child in node.parent.children if child.is_named] if node.parent else []
-    count = 0
-    for sibling in siblings:
-        text = tree.of(sibling)
-        is_short = len(text) <= _MAX_NEIGHBOR and "\n" not in text
-        if sibling is node or not is_short or _BODIES.search(sibling.kind) or "comment" in sibling.kind:
-            continue
-        field = _field(sibling) or {"kind": sibling.kind}
-        last = re.search(r"\.([\w$]+)$", text)
-        if last:
-            yield {**field, "regex": f"(^|\\.){rust_regex(last[1])}$"}
-        yield {**field, "regex": f"^{rust_regex(text)}$"}
-        count += 1
-        if count == _MAX_NEIGHBORS:
-            return
-
-
-def _field(node: Node) -> dict[str, str]:
-    """Return the field of its parent that `node` is, as a part of a rule; nothing where it is none."""
-    if node.parent is not None:
-        for name in _FIELDS:
-            child = node.parent.handle.field(name)
-            if child is not None and child.kind() == node.kind:
-                span = child.range()
-                if (span.start.index, span.end.index) == (node.start, node.end):
-                    return {"field": name}
-    return {}
-
-
-def _covering_chain(tree: Tree, site: Site) -> list[Node]:
-    """Return the nodes that cover a site, the smallest last; of an insertion, a name that it stands at the edge of."""
-    node, chain = tree.root, [tree.root]
-    while True:
-        inner = next(
-            (
-                child
-                for child in node.children
-                if child.start <= site.start
-                and site.end <= child.end
-                and child.start < child.end
-                and (site.start < site.end or child.start < site.start < child.end)
-            ),
-            None,
-        )
-        if inner is None:
-            return chain
-        node = inner
-        chain.append(node)
 
 
 def _regions(change: Change, site: Site) -> list[Region]:
@@ -504,13 +400,13 @@ def guard_option(option: Option, change: Change, starts: Sequence[int]) -> Optio
 
     A match is left alone if it stands in what the edit wraps it in; None where nothing is wrapped.
     """
-    chain = _covering_chain(change.after, Site(starts[0], starts[0] + 1, 0, 0, "", False))
+    chain = find_covering_chain(change.after, Site(starts[0], starts[0] + 1, 0, 0, "", False))
     new_start = min((site.new_start for site in change.code_sites if site.new_end >= starts[0]), default=-1)
     outer = [node for node in chain if node.start < starts[0] and node.start >= new_start >= 0 and node.is_named]
     if not outer:
         return None
     head = change.after.text[outer[0].start : starts[0]]
-    if not head.strip() or "\n" in head or len(head) > _MAX_NEIGHBOR:
+    if not head.strip() or "\n" in head or len(head) > MAX_NEIGHBOR:
         return None
     guard: dict[str, Any] = {"kind": outer[0].kind, "regex": f"^{rust_regex(head.rstrip())}"}
     for node in outer[1:]:

@@ -70,11 +70,9 @@ def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None
     (repository / "app/c.py").write_text(FILES["app/c.py"].replace("settings.get(", "settings.read("), "utf-8")
     (repository / "app/d.py").write_text("x = other.get('a')\ny = settings.get('b')\n", "utf-8")
     result = run("--questions", "5", "--json", "--review", "page.html", answers="n\n" * 5)
-    assert result.exit_code in (0, 1)
     output = json.loads(result.stdout)
-    assert 0 < output["questions"] <= 5
+    assert (result.exit_code, output["files"], 0 < output["questions"] <= 5) == (1, [], True)
     assert "is this to be changed so?" in result.stderr
-    assert "other.read" not in str(output["files"])
     letters = "n" * output["questions"]
     assert f"graftline follow repo --answers {letters} --write" in Path("page.html").read_text("utf-8")
     again = json.loads(run("--json", "--answers", letters).stdout)
