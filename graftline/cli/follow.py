@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from graftline.cli.options import json_option, pluralize, print_json, print_lines, style_diff
-from graftline.cli.rules import find_files, find_rejected, open_rule_sandbox, open_search, read_changes
-from graftline.cli.rules_printing import ask_for_groups, print_rewritten, rewritten_as_json, rule_as_dict, write_rules
+from graftline.cli.rules import (
+    choose_rejected,
+    find_files,
+    find_rejected,
+    open_rule_sandbox,
+    open_search,
+    read_changes,
+    write_results,
+    write_review,
+)
+from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
 
 if TYPE_CHECKING:
     from graftline.codemod.follow import FollowedEdit
@@ -53,9 +62,7 @@ def follow(
     from graftline.codemod.explain import explain, summarize
     from graftline.codemod.follow import EDITS, IMPORTS, follow_edit, rewrite_accepted
     from graftline.codemod.review import group_places
-    from graftline.codemod.review_page import format_review
-    from graftline.codemod.source_files import describe_skipped, replace_file
-    from graftline.codemod.writes import FileWrite, default_journals, write_files
+    from graftline.codemod.source_files import describe_skipped
 
     changes = read_changes(folder, commit)
     search = open_search({change.language for change in changes}, [folder])
@@ -77,9 +84,7 @@ def follow(
         followed = follow_edit(changes, files, folder, sandbox, answer if questions else None, instruction, questions)
     results, examples = followed.files, [example for rule in followed.rules for example in rule.examples]
     groups = group_places((place for result in results for place in result.places), {EDITS: examples, IMPORTS: []})
-    if ask:
-        reject = (*reject, *ask_for_groups([group for group in groups if group.id not in reject]))
-    if reject:
+    if reject := choose_rejected(groups, reject, ask, is_error=as_json):
         accepts = find_rejected(groups, reject)
         groups = [group for group in groups if accepts(group.rule, group.shape)]
         results = tuple(rewrite_accepted(result.file, result.text, accepts) for result in results)
@@ -95,16 +100,18 @@ def follow(
         command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
-        replace_file(review, format_review(groups, words, [*command, "--write"]).encode())
-        click.echo(f"review: {review}", err=True)
+        write_review(review, groups, words, command, reject)
     if write:
-        writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in results]
-        write_files(writes, default_journals())
+        write_results(results)
     if out is not None and followed.rules:
         write_rules(followed.rules, out)
     if as_json:
-        values = {"rules": [rule_as_dict(rule) for rule in followed.rules], "undone": followed.undone}
-        print_json({**values, "questions": followed.questions, **rewritten_as_json(results, groups), "written": write})
+        values: dict[str, object] = {
+            "rules": [rule_as_dict(rule) for rule in followed.rules],
+            "undone": followed.undone,
+        }
+        values |= {"questions": followed.questions, "skipped": describe_skipped(search.skipped), "written": write}
+        print_json({**values, **rewritten_as_json(results, groups)})
     else:
         _print_followed(followed, groups)
         print_rewritten(results, groups, describe_skipped(search.skipped), write, as_json=False)

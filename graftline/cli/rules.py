@@ -5,7 +5,7 @@ makes a rule file.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graftline.codemod.mine import CollectedPairs
     from graftline.codemod.review import Accepts, PlaceGroup
     from graftline.codemod.rule_file import FileRule
-    from graftline.codemod.source_files import FileMatches, Search, SourceFile
+    from graftline.codemod.source_files import FileMatches, RewrittenFile, Search, SourceFile
     from graftline.sandbox import Sandbox, SandboxSettings
 
 _ALL_LANGUAGES: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
@@ -90,6 +90,8 @@ def learn(
     elif before is not None or after is not None or not pairs:
         raise click.UsageError("give a file before and the same file after, or --pair, --from-diff, --from-commit")
     examples += [example for pair in pairs for example in _read_pair(*pair, language)]
+    if not examples:
+        raise DataError("examples: the folders have no file of one name that differs; expected a change")
     unchanged = [source for path in keep for source in _read_kept(path, language or examples[0][0].language, language)]
     with open_rule_sandbox(root) as sandbox:
         learned = learn_rules(examples, unchanged, sandbox)
@@ -115,34 +117,27 @@ def apply(
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
     from graftline.codemod.explain import explain, summarize
     from graftline.codemod.review import group_places
-    from graftline.codemod.review_page import format_review
-    from graftline.codemod.source_files import describe_skipped, replace_file, rewrite_files
-    from graftline.codemod.writes import FileWrite, default_journals, write_files
+    from graftline.codemod.source_files import describe_skipped, rewrite_files
 
     rules = _read_rules(rule_file)
     search = open_search((rule.language for rule in rules), paths)
+    words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
     with open_rule_sandbox(root) as sandbox:
         results = list(rewrite_files(find_files(search, paths), rules, sandbox))
         groups = group_places(
             (place for result in results for place in result.places), {rule.id: rule.examples for rule in rules}
         )
-        if ask:
-            reject = (*reject, *ask_for_groups([group for group in groups if not {group.id, group.rule} & {*reject}]))
-        if reject:
+        if reject := choose_rejected(groups, reject, ask, is_error=as_json):
             accepts = find_rejected(groups, reject)
-            groups = [group for group in groups if accepts(group.rule, group.shape)]
             results = list(rewrite_files([result.file for result in results], rules, sandbox, accepts))
-    rewritten = [result for result in results if not result.fault]
+            groups = [group for group in groups if accepts(group.rule, group.shape)]
     if review is not None:
-        command = ["graftline", "apply", str(rule_file), *map(str, paths), "--write"]
-        words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
-        replace_file(review, format_review(groups, words, command).encode())
-        click.echo(f"review: {review}", err=True)
+        command = ["graftline", "apply", str(rule_file), *map(str, paths)]
+        write_review(review, groups, words, command, reject)
     if write:
-        writes = [FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in rewritten]
-        write_files(writes, default_journals())
+        write_results(results)
     print_rewritten(results, groups, describe_skipped(search.skipped), write, as_json)
-    if len(rewritten) < len(results):
+    if any(result.fault for result in results):
         raise click.exceptions.Exit(1)
 
 
@@ -150,7 +145,7 @@ def apply(
 @click.argument("path", default=".", type=_PATH)
 @json_option
 def undo(path: Path, as_json: bool) -> None:
-    """Take back the newest `apply --write` that changed a file at or below PATH."""
+    """Take back the newest `apply --write` or `follow --write` that changed a file at or below PATH."""
     from graftline.codemod.writes import default_journals, undo_write
 
     undone = undo_write(path, default_journals())
@@ -320,6 +315,39 @@ def _read_pair(before: Path, after: Path, language: "Language | None") -> "Itera
     source = _read_source(before, language)
     # what stands beside a.py may be a.py.new
     return [(source, _read_source(after, language or language_of_path(after.name) or source.language))]
+
+
+def choose_rejected(
+    groups: "Sequence[PlaceGroup]", reject: Sequence[str], ask: bool, is_error: bool
+) -> tuple[str, ...]:
+    """Return the names of groups and rules that are left out: those of `reject`, and where a person is asked, theirs."""
+    if not ask:
+        return tuple(reject)
+    open_groups = [group for group in groups if not {group.id, group.rule} & {*reject}]
+    return (*reject, *ask_for_groups(open_groups, is_error))
+
+
+def write_review(
+    page: Path, groups: "Sequence[PlaceGroup]", words: Mapping[str, Sequence[str]], command: Sequence[str],
+    reject: Sequence[str],
+) -> None:  # fmt: skip
+    """Write the page of a change; what it says to type leaves out what is left out here."""
+    from graftline.codemod.review_page import format_review
+    from graftline.codemod.source_files import replace_file
+
+    whole = [*command, *(part for name in reject for part in ("--reject", name)), "--write"]
+    replace_file(page, format_review(groups, words, whole).encode())
+    click.echo(f"review: {page}", err=True)
+
+
+def write_results(results: "Sequence[RewrittenFile]") -> None:
+    """Write all files that could be rewritten, or none."""
+    from graftline.codemod.writes import FileWrite, default_journals, write_files
+
+    writes = [
+        FileWrite(result.file.path, result.file.content, result.file.with_text(result.text)) for result in results
+    ]
+    write_files([write for write in writes if write.before != write.after], default_journals())
 
 
 def find_rejected(groups: "Sequence[PlaceGroup]", names: Sequence[str]) -> "Accepts":

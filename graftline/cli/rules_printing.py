@@ -107,20 +107,20 @@ def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[Plac
     return {"files": files, "groups": rows, "faults": [result.fault for result in results if result.fault]}
 
 
-def print_group(group: "PlaceGroup") -> None:
+def print_group(group: "PlaceGroup", is_error: bool = False) -> None:
     """Print a group of places, and a few of them."""
     rare = ", rare" if group.is_rare else ""
-    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} like {group.shape}{rare}", "bold")])
+    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} like {group.shape}{rare}", "bold")], is_error)
     for place in group.typical:
         lines = _diff(f"{place.before}\n", f"{place.after}\n", "").split("\n")[3:-1]
-        print_lines([(f"  {place.path}:{place.line}", ""), *style_diff(lines)])
+        print_lines([(f"  {place.path}:{place.line}", ""), *style_diff(lines)], is_error)
 
 
-def ask_for_groups(groups: "Sequence[PlaceGroup]") -> list[str]:
+def ask_for_groups(groups: "Sequence[PlaceGroup]", is_error: bool) -> list[str]:
     """Return the ids of the groups that a person at the terminal does not want."""
     rejected = []
     for number, group in enumerate(groups):
-        print_group(group)
+        print_group(group, is_error)
         answer = click.prompt(
             f"change {pluralize(len(group.places), 'place')}? [y]es, [n]o, [a]ll that follow, [q]uit with none of them",
             type=click.Choice(["y", "n", "a", "q"]),

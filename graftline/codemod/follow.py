@@ -19,6 +19,7 @@ from graftline.sandbox.base import Sandbox, ensure_decided
 
 EDITS, IMPORTS = "edits", "imports"
 """What the places of a review belong to: rules follow one another, so that a changed line may be of several."""
+_LINE_ENDS = re.compile(r"(?<=\n)")
 _IMPORT_LINES = re.compile(r"(?:\s*(?:import\b|from\s+\S+\s+import\b|[^\n]*\brequire\()[^\n]*\n?|\s*\n)+")
 
 
@@ -58,8 +59,9 @@ def follow_edit(
 
 def rewrite_accepted(file: SourceFile, text: str, accepts: Accepts = accept_all) -> RewrittenFile:
     """Return `file` with the changed lines of `text` that are accepted."""
-    old, new = file.text.splitlines(keepends=True), text.splitlines(keepends=True)
-    pieces, places = list[str](), list[Place]()
+    # not at form feeds and their like, which belong to a line
+    old, new = (_LINE_ENDS.split(side) for side in (file.text, text))
+    pieces, places, has_edits = list[str](), list[Place](), False
     for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         before, after = "".join(old[start:end]), "".join(new[new_start:new_end])
         if tag == "equal":
@@ -68,8 +70,12 @@ def rewrite_accepted(file: SourceFile, text: str, accepts: Accepts = accept_all)
         kind = IMPORTS if _IMPORT_LINES.fullmatch(before + after) else EDITS
         place = Place(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape_of(before or after))
         is_accepted = accepts(kind, place.shape)
+        has_edits = has_edits or kind == EDITS
         pieces.append(after if is_accepted else before)
         places += [place] if is_accepted else []
+    kinds = {place.rule for place in places}
+    if EDITS not in kinds and has_edits:
+        return RewrittenFile(file, file.text)  # imports follow edits
     return RewrittenFile(file, "".join(pieces), tuple(places))
 
 

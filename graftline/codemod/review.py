@@ -95,7 +95,9 @@ def group_places(places: Iterable[Place], examples: Mapping[str, Sequence[Exampl
 
 
 def reject(groups: Sequence[PlaceGroup], names: Iterable[str]) -> Accepts:
-    """Return what accepts all groups but those named, by their ids or by those of their rules.
+    """Return what accepts the places of all groups but those named, by their ids or by those of their rules.
+
+    A place of another shape, that a rule finds only where one before it was held back, nobody has seen, and it is not accepted.
 
     KeyError with the name that is no group and no rule.
     """
@@ -105,4 +107,5 @@ def reject(groups: Sequence[PlaceGroup], names: Iterable[str]) -> Accepts:
         if not named:
             raise KeyError(name)
         rejected.update(named)
-    return lambda rule, shape: (rule, shape) not in rejected
+    accepted = {(group.rule, group.shape) for group in groups} - rejected
+    return lambda rule, shape: (rule, shape) in accepted

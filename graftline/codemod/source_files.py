@@ -105,6 +105,9 @@ class Search:
         for entry in entries:
             path = Path(entry.path)
             language = self.language_of(entry.name)
+            if not is_text(entry.name):
+                self.skipped["name not UTF-8"] += 1
+                continue
             if entry.is_symlink():
                 self.skipped["symbolic link"] += 1
             elif entry.is_dir(follow_symlinks=False):
@@ -124,6 +127,15 @@ class Search:
 
     def _is_ignored(self, path: Path) -> bool:
         return bool(self.ignored) and path.absolute() in self.ignored
+
+
+def is_text(name: str) -> bool:
+    """Return whether the name of a file, as Python reads it, is UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_source(path: Path, language: Language) -> SourceFile:

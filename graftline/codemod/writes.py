@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graftline.codemod.source_files import replace_file
 from graftline.core.clock import Clock, utc_now
-from graftline.core.errors import DataError
+from graftline.core.errors import DataError, RecordError
 from graftline.core.hashing import sha256_bytes
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.record import sync
@@ -73,25 +73,35 @@ def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_
     except OSError as error:
         reason = f"{journals}: no journal can be written there ({error.strerror})"
         raise DataError(f"{reason}; nothing was changed; name another state folder in XDG_STATE_HOME") from error
-    try:
-        for write in writes:
+    for write in writes:
+        try:
             replace_file(write.path, write.after, write.before)
-    except BaseException as error:  # an interruption too
-        _restore(journal)
-        if isinstance(error, OSError):
-            reason = f"{error.filename}: cannot be written ({error.strerror})"
-            raise DataError(f"{reason}; nothing was changed") from error
-        raise
+        except BaseException as error:  # an interruption too
+            try:
+                _restore(journal)
+            except (OSError, DataError) as fault:
+                raise DataError(
+                    f"{write.path}: cannot be written, and not all files could be made what they were ({fault});"
+                    f" `graftline undo` goes on, the texts before are in {journal}"
+                ) from error
+            if isinstance(error, OSError):
+                reason = f"{write.path}: cannot be written ({error.strerror})"
+                raise DataError(f"{reason}; nothing was changed") from error
+            raise
 
 
 def undo_write(below: Path, journals: Path) -> Undone:
     """Take back the newest write that changed a file at or below `below`, in all its files.
 
-    DataError if there is no such write.
+    DataError if there is no such write; RecordError if a journal is damaged.
     """
     folder = below.resolve()
     for path in sorted(journals.glob("*.jsonl"), reverse=True):
-        if any(Path(line.path).is_relative_to(folder) for line in read_lines(path, _Line)):
+        try:
+            is_here = any(Path(line.path).is_relative_to(folder) for line in read_lines(path, _Line))
+        except ValidationError:
+            raise RecordError(f"{path}: is no journal of writes that this version reads; move it away") from None
+        if is_here:
             return _restore(path)
     raise DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
 
@@ -109,9 +119,12 @@ def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -
         _Line(path=str(write.path.resolve()), before=write.before.decode(), after_sha256=sha256_bytes(write.after))
         for write in writes
     )
-    write_lines(partial, lines)
-    sync(partial)
-    partial.replace(path)
+    try:
+        write_lines(partial, lines)
+        sync(partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     sync(journals)
     return path
 
