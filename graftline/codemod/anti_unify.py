@@ -194,9 +194,6 @@ class _Holes:
             for site in self._sites
         )
 
-    def _is_deleted(self, node: Node) -> bool:
-        return any(site.start <= node.start and node.end <= site.end and not site.text.strip() for site in self._sites)
-
     def _is_replaced(self, node: Node) -> bool:
         return any(site.start <= node.start and node.end <= site.end for site in self._sites)
 

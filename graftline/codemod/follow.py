@@ -50,10 +50,17 @@ def follow_edit(
     """
     by_path = {file.path.relative_to(folder).as_posix(): file for file in files}
     demonstrations = [Demonstration(change.path, change.before, change.after) for change in changes]
-    texts = {path: file.text for path, file in by_path.items()}
+    # rules, imports and layout write line feeds; where lines end otherwise throughout, they do so again afterwards
+    with_returns = {path for path, file in by_path.items() if 0 < file.text.count("\r\n") == file.text.count("\n")}
+    texts = {
+        path: file.text.replace("\r\n", "\n") if path in with_returns else file.text for path, file in by_path.items()
+    }
     proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions)
     rules = [rule for proposed in proposal.rules for rule in _make_rules(proposed, changes, sandbox)]
-    changed = (rewrite_accepted(by_path[path], text) for path, text in sorted(proposal.texts.items()))
+    written = {
+        path: text.replace("\n", "\r\n") if path in with_returns else text for path, text in proposal.texts.items()
+    }
+    changed = (rewrite_accepted(by_path[path], text) for path, text in sorted(written.items()))
     return FollowedEdit(tuple(assign_ids(rules)), tuple(changed), proposal.undone, proposal.questions)
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class FileChange:
 
     commit: str
     path: str
-    """Of the file after it, from the top of the repository."""
+    """Of the file after it, from the top of the repository; from a folder, where the changes of a folder are read."""
     language: Language
     before: str
     after: str
@@ -97,6 +97,8 @@ class History:
         Only those count that change files below `folder`; with `is_top`, it must be the top of a working tree, or a bare
         repository. DataError if `folder` is in no repository, or `span` names no commits of it. ConfigError if git is not installed. BoundaryError if git cannot read it.
         """
+        if folder.is_file():
+            raise DataError(f"{folder}: is a file; name its folder")
         if not folder.is_dir():
             raise DataError(f"{folder}: no such folder; expected one in a git repository, or a range such as v1..v2")
         options = ("--is-shallow-repository", "--is-bare-repository", "--absolute-git-dir")
@@ -104,7 +106,11 @@ class History:
         if answer is None:
             raise DataError(f"{folder}: is in no git repository that can be read; name the folder of one")
         is_shallow, is_bare, git_folder = os.fsdecode(answer).split("\n")[:3]
-        prefix = "" if is_bare == "true" else (run_git(folder, "rev-parse", "--show-prefix") or b"").decode().strip()
+        prefix = (
+            ""
+            if is_bare == "true"
+            else os.fsdecode(run_git(folder, "rev-parse", "--show-prefix") or b"").removesuffix("\n")
+        )
         # git goes upwards from a folder that is none, to the repository that holds it
         if is_top and (prefix or not ((folder / ".git").exists() or Path(git_folder) == folder.resolve())):
             raise DataError(f"{folder}: is not the top of a git repository; name the folder of one")
@@ -316,25 +322,27 @@ def _commit(folder: Path, name: str, span: str) -> str:
 
 
 def read_commit(folder: Path, name: str, language_of: LanguageOf, languages: frozenset[Language]) -> list[FileChange]:
-    """Return the files below `folder` that one commit changes, in `languages`.
+    """Return the files below `folder` that one commit changes, in `languages`, by their paths from there.
 
     DataError if `name` is no commit, is a merge, or changes none. BoundaryError if git cannot read it.
     """
     history = History.read(folder, name, limit=1)
     commit = _commit(folder, name, name)
     changes = list(history.changes(language_of, languages)) if history.commits == (commit,) else []
+    changes = [replace(change, path=change.path.removeprefix(history.only)) for change in changes]
     if not changes:
         raise DataError(f"{name}: is a merge, or changes no file below {folder} in a language that is covered")
     return changes
 
 
 def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozenset[Language]) -> list[FileChange]:
-    """Return the tracked files below `folder`, in `languages`, that differ from the current commit.
+    """Return the tracked files below `folder`, in `languages`, that differ from the current commit, by their paths from there.
 
-    Files are compared here, not by git, which would run filters that the repository names. Files that are new or gone are
-    none of them. DataError if there is no change. BoundaryError if git cannot read the repository.
+    Files are compared here, not by git, which would run filters that the repository names. Files that are new or gone, or that
+    cannot be read as source code, are none of them. DataError if there is no change. BoundaryError if git cannot read the repository.
     """
-    history = History.read(folder, limit=1)
+    History.read(folder, limit=1)
+    history = History(folder, (_commit(folder, "HEAD", ""),), is_shallow=False)
     changed = list[tuple[str, Language, str, bytes]]()
     for path, language, blob in list_files(folder, "HEAD", language_of, languages):
         file = folder / path
@@ -349,8 +357,10 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
     for path, language, blob, content in changed:
         if blob not in texts:
             continue
-        before = source_of(texts[blob], Path(path), language).text
-        after = source_of(content, Path(path), language).text
+        try:
+            before, after = (source_of(side, Path(path), language).text for side in (texts[blob], content))
+        except DataError:
+            continue
         # a checkout may have other line ends than what is committed
         after = after if "\r\n" in before else after.replace("\r\n", "\n")
         if after != before:

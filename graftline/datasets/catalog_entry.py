@@ -77,6 +77,9 @@ def read_columns(folder: Path, patterns: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: there is no such file, or its first rows are no objects.
     """
+    for pattern in patterns:
+        if not pattern or pattern.startswith("/"):
+            raise ConfigError(f"file {pattern!r}: expected a path or a pattern below {folder}")
     paths = [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
     if not paths:
         raise ConfigError(f"{folder}: has no file {', '.join(patterns)}")

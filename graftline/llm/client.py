@@ -310,7 +310,7 @@ def decode_chat(content: bytes) -> Reply:
 def _text_of(content: Any) -> Any:
     """Return the text of a message that came in parts, and any other content as it is."""
     if isinstance(content, list) and content and all(isinstance(part, dict) for part in content):
-        return "".join(part["text"] for part in content if part.get("type") == "text")
+        return "".join(str(part.get("text") or "") for part in content if part.get("type") == "text")
     return content
 
 

@@ -52,6 +52,7 @@ def invalid_changes(lineage: Lineage) -> list[str]:
     """Return the lines that are no changes of repositories, and those whose repository is in another split as well."""
     folder, faults = lineage.paths.repository_changes, list[str]()
     lineage.read_input(folder, "repository_changes")
+    lineage.read_input(lineage.paths.division, "division")
     of_edits = read_assigned(lineage.paths.division)
     split_of: dict[str, str] = {}
     for split in SPLITS:

@@ -5,6 +5,7 @@ An estimate from tasks, prompt and prices; what was really spent stands in the a
 already, which are not made again.
 """
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from graftline.llm.questions import count_chat_tokens
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.settings import TrajectorySettings
 from graftline.rollouts.state.state import State
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import Task, select_for_agents
 from graftline.rollouts.teachers.base import OpenAITeacherConfig
 from graftline.rollouts.teachers.prompt import load_prompt
 
@@ -79,7 +80,8 @@ def estimate_cost(paths: Paths, manifest: Manifest, settings: TrajectorySettings
     fleet, prompt = load_fleet(paths.configs, chat_model.fleet), load_prompt(paths.configs, teacher.prompt)
     tasks = prompt_tokens = 0
     for file in sorted((paths.data / "tasks").glob("*/*/tasks.jsonl")):
-        of_place = [task for task in read_lines(file, Task) if task.is_for_agents][: settings.asking.most_tasks]
+        stored = read_lines(file, Task)
+        of_place = select_for_agents(stored, settings.asking.instructions, Counter())[: settings.asking.most_tasks]
         tasks += len(of_place)
         for task in of_place:
             messages = prompt.chat(task, task.before, State(), [], [], task.target)

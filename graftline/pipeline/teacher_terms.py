@@ -24,8 +24,11 @@ def fleets_of_teachers(configs: Path) -> dict[str, Fleet]:
 
 def teachers_without_training(configs: Path) -> list[str]:
     """Return the teachers whose answers may not be trained on, in order."""
-    fleets = fleets_of_teachers(configs)
-    return sorted(name for name, fleet in fleets.items() if fleet.outputs and fleet.outputs.may_train is False)
+    if not (configs / "vllm_actors.yaml").is_file():
+        return []
+    # two fleets may serve one model: one that forbids is enough
+    fleets = load_fleets(configs).values()
+    return sorted({f"openai/{fleet.called}" for fleet in fleets if fleet.outputs and fleet.outputs.may_train is False})
 
 
 def leave_out_forbidden(attempts: Iterable[Trajectory], teachers: Iterable[str]) -> Iterator[Trajectory]:
@@ -39,11 +42,7 @@ def leave_out_forbidden(attempts: Iterable[Trajectory], teachers: Iterable[str])
         else:
             yield attempt
     for teacher, count in sorted(refused.items()):
-        logger.warning(
-            "%s: %d attempts are left out of training rows, for the terms of its answers forbid training on them",
-            teacher,
-            count,
-        )
+        logger.warning("%s: left out of training rows, by the terms of its answers: %d of its attempts", teacher, count)
 
 
 def describe_terms(fleet: Fleet) -> tuple[str, str]:

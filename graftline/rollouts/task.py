@@ -67,7 +67,7 @@ class Instructed(Protocol):
 InstructedT = TypeVar("InstructedT", bound=Instructed)
 
 
-def reason_left_out(task: Instructed, instructions: Instructions = "answerable") -> str:
+def reason_left_out(task: Instructed, instructions: Instructions) -> str:
     """Return why `task` is none for whoever is told what to do, a key of `_REASONS`; empty where it is one."""
     if task.instruction_source == "none":
         return "no_instruction"
@@ -136,11 +136,6 @@ class Task(BaseModel):
     """How that was decided."""
     tests: TaskTests | None = Field(default=None, exclude_if=lambda tests: tests is None)
     """What judges a text that is not the target; without it, only the target counts."""
-
-    @property
-    def is_for_agents(self) -> bool:
-        """Whether it is one for whoever is told what to do: it can be done from its instruction, and code changes."""
-        return not reason_left_out(self)
 
     @property
     def gold_actions(self) -> tuple[PatternAction | RuleAction, ...]:

@@ -81,8 +81,6 @@ class ProposedRule:
     files: int
     confidence: float
     """From 0 to 1: how likely it is that this choice, of those that explain the edit, is the one that was meant."""
-    exceptions: tuple[Place, ...]
-    """Places that were answered with no, and stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,6 @@ def generalize(
                 len(choice.places - selection.refused),
                 count,
                 selection.confidence,
-                tuple(sorted(selection.refused)),
             )
         )
     shown_before = {shown.path: shown.before for shown in demonstrations}
@@ -232,7 +229,7 @@ def _is_import(unit: _Unit) -> bool:
 
 
 def _language_of(path: str) -> Language | None:
-    return LANGUAGE_OF.get(PurePosixPath(path).suffix)
+    return LANGUAGE_OF.get(PurePosixPath(path).suffix.lower())
 
 
 def _change_of(unit: _Unit) -> Change | None:

@@ -10,9 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
@@ -72,9 +69,9 @@ def select(
 ) -> Selection:
     """Return the choice that is taken, after at most `max_questions` answers."""
     rows = [weigh(choice, choices, change, site, instruction) for choice in choices]
-    scores = np.array([sum(WEIGHTS.get(name, 0.0) * value for name, value in row.items()) for row in rows])
-    beliefs = np.exp(scores - scores.max())
-    beliefs = np.append(beliefs / beliefs.sum() * (1 - _NOTHING), _NOTHING)  # the last: none of them
+    scores = [sum(WEIGHTS.get(name, 0.0) * value for name, value in row.items()) for row in rows]
+    weights = [math.exp(score - max(scores)) for score in scores]
+    beliefs = [weight / sum(weights) * (1 - _NOTHING) for weight in weights] + [_NOTHING]  # the last: none of them
     answers: dict[Place, bool] = {}
     count = 0
     groups = _places_by_choices(choices)
@@ -87,14 +84,13 @@ def select(
         count += 1
         if is_right is None:
             continue
-        inside = np.append(np.array(pattern), False)
-        yes = np.where(inside, _YES_INSIDE, _YES_OUTSIDE)
-        beliefs = beliefs * (yes if is_right else 1 - yes)
-        beliefs /= beliefs.sum()
+        yes = [_YES_INSIDE if is_inside else _YES_OUTSIDE for is_inside in (*pattern, False)]
+        weights = [belief * (share if is_right else 1 - share) for belief, share in zip(beliefs, yes, strict=True)]
+        beliefs = [weight / sum(weights) for weight in weights]
         answers[place] = is_right
     gains = _expected_gains(choices, beliefs)
-    best = int(np.argmax(gains))
-    is_sure = bool(gains[best] > 0)
+    best = gains.index(max(gains))
+    is_sure = gains[best] > 0
     if answer is not None and is_sure:
         count += _sample(choices[best].places, answers, answer, min(_MAX_SAMPLED, max_questions - count))
     refused = _refuse(choices[best].places, answers)
@@ -103,7 +99,7 @@ def select(
     is_sure = is_sure and (len(results) < _LEAST_ANSWERS or sum(results) >= _LEAST_SHARE * len(results))
     is_sure = is_sure and refused != choices[best].places
     considered = len(frozenset().union(*(choice.places for choice in choices)))
-    return Selection(choices[best], round(float(beliefs[best]), 3), count, refused, is_sure, considered)
+    return Selection(choices[best], round(beliefs[best], 3), count, refused, is_sure, considered)
 
 
 def _sample(
@@ -188,15 +184,15 @@ def _places_by_choices(choices: Sequence[Choice]) -> dict[Pattern, list[Place]]:
     return {pattern: sorted(places, key=lambda place: sha256_text(repr(place))) for pattern, places in groups.items()}
 
 
-def _next_place(groups: Mapping[Pattern, list[Place]], beliefs: NDArray[np.float64]) -> tuple[Pattern, Place | None]:
+def _next_place(groups: Mapping[Pattern, list[Place]], beliefs: Sequence[float]) -> tuple[Pattern, Place | None]:
     """Return a place whose answer is least certain, and the choices that have it; no place if all are certain enough."""
     best: tuple[float, Pattern, Place | None] = (_CERTAIN, (), None)
     for pattern, places in groups.items():
         if not places:
             continue
-        inside = np.append(np.array(pattern), False)
-        yes = float(np.dot(beliefs, np.where(inside, _YES_INSIDE, _YES_OUTSIDE)))
-        noise = float(np.dot(beliefs, np.where(inside, _entropy(_YES_INSIDE), _entropy(_YES_OUTSIDE))))
+        shares = [_YES_INSIDE if is_inside else _YES_OUTSIDE for is_inside in (*pattern, False)]
+        yes = sum(belief * share for belief, share in zip(beliefs, shares, strict=True))
+        noise = sum(belief * _entropy(share) for belief, share in zip(beliefs, shares, strict=True))
         information = _entropy(yes) - noise
         if information > best[0]:
             best = (information, pattern, places[0])
@@ -207,9 +203,9 @@ def _entropy(share: float) -> float:
     return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
 
 
-def _expected_gains(choices: Sequence[Choice], beliefs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _expected_gains(choices: Sequence[Choice], beliefs: Sequence[float]) -> list[float]:
     """Return what taking each choice is expected to be worth."""
-    gains = np.zeros(len(choices))
+    gains = [0.0] * len(choices)
     for number, choice in enumerate(choices):
         size = len(choice.places)
         for other, belief in zip(choices, beliefs, strict=False):

@@ -10,6 +10,7 @@ from typing import Any
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.catalog import Dataset
+from graftline.datasets.commit_messages import clean_message
 from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import lines_or_tables
 from graftline.datasets.language import language_of_path
@@ -47,13 +48,16 @@ def _edits(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[RowR
     group = texts.get("group") or key
     license = spdx(texts.get("license", "")) if texts.get("license") else dataset.license_of(group)
     of_commit = "commit" if texts.get("commit") else "human"
+    instruction = texts.get("instruction", "")
+    if texts.get("commit"):
+        instruction = clean_message(instruction)
     edit = Edit(
-        instruction=texts.get("instruction", ""),
+        instruction=instruction,
         pre=texts["before"],
         post=texts["after"],
         language=language,
         tags=(name, f"license:{license}"),
-        instruction_source=of_commit if "instruction" in texts else "none",
+        instruction_source=of_commit if instruction else "none",
         id=key,
         dataset=name,
         license=license,

@@ -77,7 +77,7 @@ def _open(settings: GitRepository, root: Path, config: RepositoryChangesConfig) 
         )
     if history.is_shallow:
         logger.warning("%s: is a shallow clone; commits that were never fetched are not looked at", settings.name)
-    return Repository(settings, license, config.aliases.get(settings.name, ()), history)
+    return Repository(settings, license, config.aliases_of(settings.name), history)
 
 
 def read_candidates(

@@ -51,7 +51,7 @@ class StoredChange(BaseModel):
     files: tuple[ChangedFile, ...]
     other_files: int = Field(default=0, ge=0, validation_alias=AliasChoices("other_files", "skipped_files"))
     untouched: tuple[UntouchedFile, ...] = ()
-    untouched_total: int | None = None
+    untouched_total: int | None = Field(default=None, ge=0)
 
 
 def record_files(path: Path) -> list[Path]:
@@ -121,7 +121,7 @@ def _candidate(row: Mapping[str, Any], place: str, config: RepositoryChangesConf
         files=files,
         origin=place,
         unit="function" if stored.unit == "function" else "file",
-        aliases=config.aliases.get(stored.repo, ()),
+        aliases=config.aliases_of(stored.repo),
         answerable=stored.answerable,
         answerable_by=stored.answerable_by,
         other_files=stored.other_files + len(stored.files) - len(files),

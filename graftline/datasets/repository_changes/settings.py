@@ -45,6 +45,10 @@ class RepositoryChangesConfig(Config):
     max_bytes: int = Field(default=8 << 20, ge=1024)
     """Of the texts of one change, both sides; untouched files may take as much again."""
     per_repository: int = Field(default=50, ge=1)
-    """Changes taken of one repository, the newest first."""
+    """Changes taken of one repository, the first ones: newest commits first, releases by name, records as they stand."""
     untouched: int = Field(default=20, ge=0)
     """Files that a change leaves as they are, at most."""
+
+    def aliases_of(self, repository: str) -> tuple[str, ...]:
+        """Return the other names of a repository, however its letters are written."""
+        return next((names for name, names in self.aliases.items() if name.lower() == repository.lower()), ())

@@ -7,7 +7,7 @@ would have to be sent again.
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -133,9 +133,12 @@ def _parse_url(text: str) -> URL:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # or the driver begins transactions of its own
-    # the mode stays with the file; that of another connection that sets it at this moment is not waited for
-    with suppress(sqlite3.OperationalError):
+    try:
         connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        # another connection that sets it at this moment is not waited for; the mode stays with the file
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise
     for setting in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -65536"):
         connection.execute(f"PRAGMA {setting}")
 

@@ -58,6 +58,27 @@ def test_the_rest_follows_with_its_imports_and_can_be_taken_back(repository: Pat
     assert texts(repository) == before
 
 
+def test_line_ends_stay_and_files_that_are_no_text_are_passed_over(repository: Path) -> None:
+    (repository / "app/b.py").write_bytes(FILES["app/b.py"].replace("\n", "\r\n").encode())
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    (repository / "app/c.py").write_bytes(b"\xff\n")
+    assert run("--answers", "y", "--write").exit_code == 0
+    changed = FILES["app/b.py"].replace("get", "fetch").replace("\n", "\r\n")
+    assert (repository / "app/b.py").read_bytes() == changed.encode()
+
+
+def test_an_edit_of_a_folder_is_followed_from_a_commit_as_well(repository: Path) -> None:
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", str(repository), *who, "commit", "-qam", "x"], check=True, env=environment)
+    arguments = ["--root", ".", "follow", "repo/app", "--commit", "HEAD", "--answers", "y", "--json"]
+    output = json.loads(CliRunner().invoke(main, arguments).stdout)
+    assert [(file["path"], file["places"]) for file in output["files"]] == [
+        ("repo/app/b.py", {"edits": 1, "imports": 1})
+    ]
+
+
 def test_a_group_that_is_rejected_stays(repository: Path) -> None:
     (repository / "app/a.py").write_text(EDITED, "utf-8")
     groups = json.loads(run("--answers", "y", "--json").stdout)["groups"]

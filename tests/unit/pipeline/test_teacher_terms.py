@@ -52,7 +52,7 @@ def test_what_terms_forbid_now_or_forbade_then_is_left_out_and_said(
         rows = [*leave_out_forbidden([free, then, attempt_of("openai/strict"), attempt_of("induction")], refused)]
     assert (refused, [row.teacher for row in rows]) == (["openai/strict"], ["openai/free", "induction"])
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["openai/free", "openai/strict"]
-    assert "1 attempts are left out of training rows" in caplog.text
+    assert "left out of training rows, by the terms of its answers: 1 of its attempts" in caplog.text
 
 
 TERMS: dict[str, tuple[bool | None, str, str]] = {
