@@ -143,7 +143,7 @@ def measure_served(options: argparse.Namespace) -> tuple[dict[str, Any], dict[st
     pool = ActorPool(fleet, key, PoolSettings(stall_s=_DEADLINE_S, patience_s=_DEADLINE_S))
     config = RoundTripConfig(attempts=options.attempts, deadline_s=_DEADLINE_S)
     with BlockingChatModel(pool) as model:
-        edits = EditModel(model, fleet.context_tokens, config)
+        edits = EditModel(model, fleet.prompt_and_answer_tokens, config)
         slots = sum(actor.slots for actor in fleet.actors)
         return measure_model(draw_pairs(read_edits(), options.edits), edits, slots, options.progress)
 

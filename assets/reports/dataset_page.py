@@ -154,7 +154,7 @@ def _table(rows: Rows) -> str:
 def _instructions(rows: Rows) -> list[str]:
     tasks, answerable = sum(row["tasks"] for row in rows), sum(row["answerable"] for row in rows)
     if not tasks:
-        return ["No task of this dataset was attempted yet.\n"]
+        return ["No task was made of this dataset yet.\n"]
     shown = [
         {
             "instruction from": row["source"],
@@ -166,8 +166,9 @@ def _instructions(rows: Rows) -> list[str]:
         for row in rows
     ]
     return [
-        f"{answerable:,} of {tasks:,} tasks ({100 * answerable / tasks:.1f} %) are **answerable**: the change was done from the"
-        " instruction and the text before alone. Agents, training rows and evaluations take no others. Instructions come from"
+        f"{answerable:,} of {tasks:,} tasks ({100 * answerable / tasks:.1f} %) are **answerable**: the change is known to follow from the"
+        " instruction and the text before, for it was written for this very change, filled in from one template with it, or done by"
+        " a reader or a model. Agents, training rows and evaluations take no others, unless `instructions: all`. Instructions come from"
         " a person (`human`), a commit (`commit`), the rules of the change (`rule`), a language model (`model`) or nowhere"
         " (`none`).",
         "",

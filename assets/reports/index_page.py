@@ -30,7 +30,7 @@ def index_page(
             table(_overlaps(names, marts["dataset_overlaps"])),
             "## Instructions",
             "",
-            "Of the tasks that were made: where the instruction comes from, and whether the change can be done from it, as somebody tried.",
+            "Of the tasks that were made: where the instruction comes from, and whether the change is known to follow from it.",
             "",
             table(_instructions(marts["dataset_instructions"])),
             "## Evaluations they were kept away from",

@@ -10,14 +10,17 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from graftline.astgrep.binding import Language
-from graftline.core.errors import ActorError, BoundaryError, DataError
+from graftline.core.errors import ActorError, BoundaryError, ConfigError, DataError
 from graftline.core.hashing import code_version, digest
 from graftline.core.jsonl import Journal
 from graftline.datasets.splits import Split
+from graftline.llm.fleet import Fleet, dialect_settings, load_fleet
+from graftline.llm.open import ActorsConfig
 from graftline.pipeline.lineage import Lineage
 from graftline.rollouts.round_trip import EditModel, RoundTrip, reword_instruction, try_instruction
 from graftline.rollouts.task import WORDS_ALONE, Task
@@ -77,7 +80,27 @@ def trial_settings(lineage: Lineage) -> dict[str, object]:
         return {}
     code = code_version("graftline.rollouts.round_trip")
     values = settings.model_dump(mode="json", exclude={"at_once"})
-    return {"instructions": {**values, "model": lineage.ports.chat_model.name, "code": code}}
+    return {"instructions": {**values, **_dialect(lineage), "model": lineage.ports.chat_model.name, "code": code}}
+
+
+def _fleet(lineage: Lineage) -> Fleet | None:
+    """Return the fleet that is asked; None where the model is one of this process."""
+    config = lineage.manifest.chat_model
+    return load_fleet(lineage.paths.configs, config.fleet) if isinstance(config, ActorsConfig) else None
+
+
+def _dialect(lineage: Lineage) -> dict[str, Any]:
+    fleet = _fleet(lineage)
+    return dialect_settings(fleet) if fleet is not None else {}
+
+
+def check_terms(fleet: Fleet | None, rewordings: int) -> None:
+    """Raise ConfigError where rewordings, which go into training rows, would be answers that forbid it."""
+    if fleet is not None and rewordings and fleet.outputs is not None and fleet.outputs.may_train is False:
+        raise ConfigError(
+            f"instructions.round_trip.rewordings: models may not be trained on the answers of {fleet.model}"
+            f" ({fleet.outputs.terms}); set it to 0, or ask another fleet"
+        )
 
 
 def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: Sequence[Task]) -> list[Task]:
@@ -88,12 +111,14 @@ def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: 
 
     Raises:
         ActorError: the fleet answers nothing; what was answered is kept.
+        ConfigError: its terms forbid training on rewordings.
     """
     settings = lineage.settings.trajectories.instructions
     config = settings.round_trip
     if config is None:
         return [*tasks]
-    model = EditModel(lineage.ports.chat_model, lineage.ports.context_tokens, config)
+    check_terms(_fleet(lineage), config.rewordings)
+    model = EditModel(lineage.ports.chat_model, lineage.ports.context_tokens, config, _dialect(lineage))
     sandbox = SharedSandbox(lineage.ports.sandbox)
     limits = Limits(settings.most_tokens, settings.most_minutes)
     place = f"{language}/{split}"

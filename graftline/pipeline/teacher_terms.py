@@ -31,6 +31,15 @@ def teachers_without_training(configs: Path) -> list[str]:
     return sorted({f"openai/{fleet.called}" for fleet in fleets if fleet.outputs and fleet.outputs.may_train is False})
 
 
+def describe_teacher(name: str, fleets: dict[str, Fleet]) -> str:
+    """Return on what terms the answers of the teacher `name` are, in a sentence."""
+    if name in ("induction", "memory"):
+        return "rules of Graftline, without a language model"
+    if name in fleets:
+        return describe_terms(fleets[name])[1]
+    return "a served language model whose terms no file of configs/ names"
+
+
 def leave_out_forbidden(attempts: Iterable[Trajectory], teachers: Iterable[str]) -> Iterator[Trajectory]:
     """Yield the attempts that may be trained on: none of `teachers`, and none whose own terms forbid it; say of the others
     how many there were.

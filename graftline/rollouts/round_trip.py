@@ -7,7 +7,9 @@ answer is compared, a rewording is checked, and nothing else is done with either
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import words_of
@@ -57,6 +59,9 @@ class RoundTrip:
     """The one that was tried; a rewording where it survived."""
 
 
+_PLAIN: Mapping[str, Any] = {}
+
+
 class EditModel:
     """Asks `model`, whose context holds `context_tokens`, for edits and for instructions; safe to use from several threads.
 
@@ -64,8 +69,15 @@ class EditModel:
     question does not fit into the context of the model, or is no text.
     """
 
-    def __init__(self, model: BlockingChatModel, context_tokens: int, config: RoundTripConfig) -> None:
-        self.config = config
+    def __init__(
+        self,
+        model: BlockingChatModel,
+        context_tokens: int,
+        config: RoundTripConfig,
+        dialect: Mapping[str, Any] = _PLAIN,
+    ) -> None:
+        """`context_tokens` are those of a question and its answer; `dialect` is what else answers depend on of a fleet."""
+        self.config, self._dialect = config, dialect
         self._model, self._room = model, context_tokens - config.max_tokens
 
     @property
@@ -77,7 +89,7 @@ class EditModel:
     def digest(self) -> str:
         """What tells apart ways of asking that may come to other answers."""
         settings = self.config.model_dump(mode="json", exclude={"deadline_s", "attempts", "rewordings"})
-        return digest([self.name, _EDIT, _REWORD, self._room, settings])
+        return digest([self.name, _EDIT, _REWORD, self._room, {**settings, **self._dialect}])
 
     def edit(self, instruction: str, before: str, language: Language, id: str, attempt: int) -> TextAnswer:
         """Return what the model makes of `before`."""
@@ -151,8 +163,8 @@ def reword_instruction(task: Task, model: EditModel, sandbox: Sandbox) -> RoundT
 
 
 def is_fair(wording: str, task: Task) -> bool:
-    """Return whether `wording` is a request in other words that names nothing which only the target has, but what the instruction of
-    `task` names."""
+    """Return whether `wording` rephrases the instruction of `task`, and names no word of the target that neither the text before nor
+    the instruction has."""
     named = words_of(wording) & words_of(task.target) - words_of(task.before)
     is_other = " ".join(wording.split()) != " ".join(task.instruction.split())
     is_text = len(wording) <= MAX_CHARACTERS and all(sign.isprintable() or sign in "\n\t" for sign in wording)

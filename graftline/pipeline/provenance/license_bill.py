@@ -15,7 +15,7 @@ from graftline.datasets.catalog import NO_LICENSE
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.provenance.rows import TrainingRow, training_rows
 from graftline.pipeline.provenance.trace import Provenance, ProvenanceNode
-from graftline.pipeline.teacher_terms import describe_terms, fleets_of_teachers
+from graftline.pipeline.teacher_terms import describe_teacher, describe_terms, fleets_of_teachers
 
 Asks = Literal["nothing", "notice", "notice and changes", "share alike", "unknown"]
 
@@ -192,7 +192,7 @@ def _part(node: ProvenanceNode, rows: Mapping[str, int]) -> Part | None:
 def _teacher(paths: Paths, name: str, rows: int) -> Part:
     """Return a teacher, whose answers were trained on: of one that is no model of ours the terms are not known."""
     if name in ("induction", "memory"):
-        return Part("teacher", name, "Apache-2.0", "rules of Graftline, without a language model", rows)
+        return Part("teacher", name, "Apache-2.0", describe_teacher(name, {}), rows)
     fleet = fleets_of_teachers(paths.configs).get(name)
     if fleet is not None and fleet.outputs is not None:
         license, terms = describe_terms(fleet)
@@ -200,4 +200,4 @@ def _teacher(paths: Paths, name: str, rows: int) -> Part:
     for model, weights in load_models(paths).models.items():
         if model in name or weights.card.rpartition("/")[2].lower() in name.lower():
             return Part("teacher", name, weights.license, f"{weights.card}, sha256 {weights.sha256}", rows)
-    return Part("teacher", name, NO_LICENSE, "a served language model whose terms no file of configs/ names", rows)
+    return Part("teacher", name, NO_LICENSE, describe_teacher(name, {}), rows)

@@ -66,6 +66,10 @@ def division(lineage: Lineage) -> Built:
     changes = lineage.paths.repository_changes
     with suppress(RecordError):
         lineage.pull(changes)
+    if lineage.find_record(changes) and not changes.exists():
+        logger.warning(
+            "the store of artifacts lost a file of the changes of repositories: edits are assigned without them"
+        )
 
     def make(folder: Path) -> Contents:
         # an edit of a repository that has changes goes where they are

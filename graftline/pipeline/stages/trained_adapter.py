@@ -29,7 +29,7 @@ from graftline.pipeline.recipe_models import (
     store_of,
 )
 from graftline.pipeline.stages.sft_dataset import source_of, write_rows
-from graftline.pipeline.teacher_terms import describe_terms, fleets_of_teachers
+from graftline.pipeline.teacher_terms import describe_teacher, fleets_of_teachers
 from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt
@@ -46,7 +46,6 @@ from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_
 
 EVALUATION, SOLVED, STEPS = "evaluation.json", "solved.jsonl", "steps.jsonl"
 _LOOK_EVERY_S = 1.0
-_OURS = "no served language model: rules of Graftline"
 
 
 def trained_adapter(lineage: Lineage, name: str) -> Built:
@@ -196,7 +195,4 @@ def _teachers(dataset: ArtifactRecord, paths: Paths) -> list[dict[str, Any]]:
     """Return whose answers the rows hold, how many of each, and on what terms those are."""
     fleets = fleets_of_teachers(paths.configs)
     counts = {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("teacher.")}
-    return [
-        {"teacher": name, "rows": count, "terms": describe_terms(fleets[name])[1] if name in fleets else _OURS}
-        for name, count in counts.items()
-    ]
+    return [{"teacher": name, "rows": count, "terms": describe_teacher(name, fleets)} for name, count in counts.items()]

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graftline.core.errors import ActorError
+from graftline.core.errors import ActorError, ConfigError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import load_fleet
 from graftline.llm.memory import MemoryChatModel
-from graftline.pipeline.instruction_trials import try_instructions
+from graftline.pipeline.instruction_trials import check_terms, try_instructions
 from graftline.rollouts.task import WORDS_ALONE, Task
 from tests.lineages import Opened, Run
 from tests.tasks import make_task
@@ -118,3 +120,16 @@ def test_the_stage_asks_where_it_is_told_to(made: Path, run: Run, reconfigure: C
     assert trials
     assert not any(trial["is_answerable"] for trial in trials)
     assert (stored.read_bytes(), run(made, ports)["tasks python/train"]) == (before, "")
+
+
+@pytest.mark.parametrize(
+    ("may_train", "rewordings", "is_refused"), [(False, 1, True), (False, 0, False), (None, 1, False)]
+)
+def test_rewordings_are_not_asked_of_a_fleet_whose_answers_may_not_be_trained_on(
+    checkout: Path, may_train: bool | None, rewordings: int, is_refused: bool
+) -> None:
+    fleet = load_fleet(checkout / "configs", "glm-4.6")
+    assert fleet.outputs is not None
+    forbidding = fleet.model_copy(update={"outputs": fleet.outputs.model_copy(update={"may_train": may_train})})
+    with pytest.raises(ConfigError, match="may not be trained on") if is_refused else nullcontext():
+        check_terms(forbidding, rewordings)
