@@ -340,6 +340,8 @@ def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
             (escape_controls(f"{change['id']}  {place}  {change['license']}  {change['origin']}  {counts}"), "bold")
         ]
         lines += [(line, "italic") for line in escape_controls(change["instruction"]).split("\n")]
+        if change["answerable"] is False:
+            lines.append(("(this does not say all of the change)", ""))
         for file in change["files"][:_SHOWN_FILES]:
             diff = unified_diff(file["before"], file["after"], file["path"], file["path"])
             lines += style_diff([escape_controls(line[:-1]) for line in islice(diff, _SHOWN_LINES)])

@@ -19,6 +19,7 @@ from graftline.cli.rules import (
     write_review,
 )
 from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
+from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
     from graftline.codemod.follow import FollowedEdit
@@ -29,7 +30,8 @@ _PATH = click.Path(path_type=Path)
 _LINES_AROUND = 2
 _ANSWERS = {"y": True, "n": False, "d": None}
 _UNSURE = 0.3
-"""Confidence below which it is said that other rules explain the edit, too."""
+"""Confidence below which nothing is written unless somebody was asked, or does not want to be."""
+_ADVICE = "other rules make this edit, too; answer questions, or edit one more place"
 
 
 @click.command()
@@ -71,6 +73,7 @@ def follow(
         raise click.UsageError(
             f"--answers {answers!r}: expected a letter for each, y for yes, n for no, d for do not know"
         )
+    has_chosen = questions is not None or answers is not None
     if questions is None:
         questions = len(answers) if answers is not None else 5 if sys.stdin.isatty() and not as_json else 0
     given_letters = iter(answers or "")
@@ -101,6 +104,9 @@ def follow(
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
         write_review(review, groups, words, command, reject)
+    is_unsure = any(rule.facts["confidence"] < _UNSURE for rule in followed.rules)
+    if write and is_unsure and not (ask or has_chosen or letters):
+        raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
     if write:
         write_results(results)
     if out is not None and followed.rules:
@@ -150,8 +156,6 @@ def _print_followed(followed: "FollowedEdit", groups: "Sequence[PlaceGroup]") ->
     for rule in followed.rules:
         click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
     if any(rule.facts["confidence"] < _UNSURE for rule in followed.rules):
-        click.echo(
-            "unsure: other rules make this edit, too; answer questions, say --about, or edit one more place", err=True
-        )
+        click.echo(f"unsure: {_ADVICE}", err=True)
     for sentence in followed.undone:
         click.echo(f"not done: {sentence}", err=True)

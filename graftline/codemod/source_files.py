@@ -30,7 +30,9 @@ VENDORED = frozenset((
 ))  # fmt: skip
 """Names of folders whose files are made by others or by programs."""
 
-_OF_TOOLS = frozenset((".git", ".hg", ".jj", ".svn", ".bzr", "__pycache__"))
+_OF_TOOLS = frozenset((
+    ".bzr", ".git", ".hg", ".jj", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache", ".svn", ".tox", "__pycache__",
+))  # fmt: skip
 """Of them, those that nobody expects to be looked at."""
 
 LanguageOf = Callable[[str], Language | None]

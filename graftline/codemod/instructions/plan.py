@@ -181,7 +181,10 @@ def _plan_by_lines(
 
 
 def _find_renames(before: str, after: str, language: Language) -> Iterator[Rename | Replace]:
-    """Yield words that became others: in several places, or as all that the edit is. A keyword is replaced, not renamed."""
+    """Yield words that became others: in several places, or as all that the edit is.
+
+    One keyword is replaced by another, not renamed; a keyword that became a name, or came of one, is no word that became another.
+    """
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     words_before, words_after = Counter(old), Counter(new)
     targets: dict[str, set[str]] = {}
@@ -189,8 +192,10 @@ def _find_renames(before: str, after: str, language: Language) -> Iterator[Renam
     for kind, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
-        is_all &= last - first == end - start
-        for source, target in zip(old[first:last], new[start:end], strict=False):
+        if last - first != end - start:
+            is_all = False  # which word became which is not to be told
+            continue
+        for source, target in zip(old[first:last], new[start:end], strict=True):
             targets.setdefault(source, set()).add(target)
     for source, became in targets.items():
         target = min(became)
@@ -198,9 +203,10 @@ def _find_renames(before: str, after: str, language: Language) -> Iterator[Renam
         is_moved = len(became) == 1 and not words_after[source]
         if not is_word or not is_moved or not (is_all or words_before[source] > 1):
             continue
-        if KEYWORDS[language] & {source, target}:
+        keywords = KEYWORDS[language] & {source, target}
+        if keywords == {source, target}:
             yield Replace(source, target)
-        elif not words_before[target]:
+        elif not keywords and not words_before[target]:
             yield Rename(source, target)
 
 

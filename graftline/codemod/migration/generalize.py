@@ -21,7 +21,7 @@ from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.judge import judge
-from graftline.codemod.migration.imports import follow_imports, learn_sources
+from graftline.codemod.migration.imports import follow_imports, is_defined, learn_sources
 from graftline.codemod.migration.layout import lay_out, styles_of
 from graftline.codemod.migration.options import Option, Rule, generate_options, guard_option
 from graftline.codemod.migration.places import Place, Repository, apply_rules
@@ -167,9 +167,11 @@ def generalize(
                 selection.confidence,
             )
         )
-    shown_before = {shown.path: shown.before for shown in demonstrations}
-    _lay_out(repository, originals)
-    undone += _follow_imports(repository, originals, shown_before, options)
+    if options:
+        shown_before = {shown.path: shown.before for shown in demonstrations}
+        _lay_out(repository, originals)
+        undone += _follow_imports(repository, originals, shown_before, options)
+        undone += _list_old_definitions(repository, options)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
     return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
 
@@ -201,6 +203,16 @@ def _follow_imports(
             repository.texts[path] = new
             lacking |= missing & written
     return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
+
+
+def _list_old_definitions(repository: Repository, options: Sequence[Option]) -> list[str]:
+    """Return, as sentences, the names that rules write and that the repository defines by their old names alone."""
+    old_names = []
+    for old, new in dict(option.renamed for option in options if option.renamed is not None).items():
+        texts = [text for path, text in repository.texts.items() if {old, new} & repository.words(path)]
+        if any(is_defined(old, text) for text in texts) and not any(is_defined(new, text) for text in texts):
+            old_names.append(f"{new}: its definition is called {old} as before; rename it as well")
+    return old_names
 
 
 def _read_units(demonstrations: Iterable[Demonstration]) -> Iterable[_Unit]:

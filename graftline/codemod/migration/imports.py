@@ -73,7 +73,7 @@ def follow_imports(
     bound = {name for statement in statements for name in statement.names}
     unused = {name for name in bound if name in old_words and name not in words}
     plain = KEYWORDS[language] | (_BUILTINS if language == "python" else frozenset())
-    missing = sorted(name for name in words - old_words - bound - plain if not _is_defined(name, after))
+    missing = sorted(name for name in words - old_words - bound - plain if not is_defined(name, after))
     swaps: dict[str, str] = {}
     named = {name for s in statements for name, source in s.names.items() if source.name.split(" ")[-1] == name}
     for old, new in renamed.items():
@@ -179,7 +179,8 @@ def _words(text: str, statements: Sequence[Statement]) -> set[str]:
     return set(_ROOT_WORD.findall("".join([*pieces, text[position:]])))
 
 
-def _is_defined(name: str, text: str) -> bool:
+def is_defined(name: str, text: str) -> bool:
+    """Return whether `text` may give something the name `name`, by its words alone."""
     quoted = re.escape(name)
     return bool(
         re.search(

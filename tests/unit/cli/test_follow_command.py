@@ -105,3 +105,10 @@ def test_what_cannot_be_followed_is_said(repository: Path) -> None:
     assert run().stderr == "error: repo: no tracked file differs from the current commit; edit a file that it has\n"
     unknown = run("--commit", "nope")
     assert (unknown.exit_code, "names no commit of repo" in unknown.stderr) == (1, True)
+
+
+def test_a_name_whose_definition_keeps_its_old_name_is_said(repository: Path) -> None:
+    text = FILES["app/a.py"].replace("get", "obtain")
+    (repository / "app/a.py").write_text(text, "utf-8")
+    output = run("--answers", "y").stderr
+    assert "not done: obtain: its definition is called get as before; rename it as well" in output
