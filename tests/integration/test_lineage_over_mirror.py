@@ -152,6 +152,10 @@ def test_the_division_says_of_every_edit_where_it_is_or_why_it_is_nowhere(world:
         "rows_in": len(division),
         "rows": len(division) - reasons.total(),
         "clusters": len({row["cluster"] for row in division if not row["reason"]}),
+        # a first division: every row is new, and none could move
+        "new": len(division) - reasons.total(),
+        "stayed": 0,
+        "lost": 0,
         **reasons,
     }
 
