@@ -12,7 +12,7 @@ Everything happens in memory, on a mapping of paths to texts; nothing is written
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -21,9 +21,11 @@ from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.judge import judge
+from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
+from graftline.codemod.migration.annotations import quote_annotations
 from graftline.codemod.migration.imports import follow_imports, is_defined, learn_sources
 from graftline.codemod.migration.layout import lay_out, styles_of
-from graftline.codemod.migration.options import Option, Rule, generate_options, guard_option
+from graftline.codemod.migration.options import KEYWORD_WORDS, Option, Rule, generate_options, guard_option
 from graftline.codemod.migration.places import Place, Repository, apply_rules
 from graftline.codemod.migration.selection import Choice, Selection, select
 from graftline.codemod.source_files import VENDORED
@@ -170,6 +172,7 @@ def generalize(
     if options:
         shown_before = {shown.path: shown.before for shown in demonstrations}
         _lay_out(repository, originals)
+        undone += _mend(repository, originals, demonstrations, options)
         undone += _follow_imports(repository, originals, shown_before, options)
         undone += _list_old_definitions(repository, options)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
@@ -184,6 +187,42 @@ def _lay_out(repository: Repository, originals: Mapping[str, str]) -> None:
         style = styles.get(repository.languages[path])
         if style is not None:
             repository.texts[path] = lay_out(text, repository.texts[path], style)
+
+
+def _mend(
+    repository: Repository,
+    originals: Mapping[str, str],
+    demonstrations: Sequence[Demonstration],
+    options: Sequence[Option],
+) -> Iterator[str]:
+    """Mend what no rule can see, or take it back: aliases, strings in types. Yield what is not done, as sentences."""
+    for path, line in sorted(repository.commented):
+        yield f"{path}:{line}: a comment in it would be lost; change it by hand"
+    shown = {edit.path: edit.before for edit in demonstrations}
+    aliases: dict[Language, dict[Imported, Alias]] = {}
+    for edit in demonstrations:
+        if (language := _language_of(edit.path)) is not None:
+            aliases.setdefault(language, {}).update(find_aliases(edit.before, edit.after, language))
+    for path, text in list(repository.texts.items()):
+        language, before = repository.languages[path], shown.get(path, originals[path])
+        if text == before:
+            continue
+        if own := aliases.get(language, {}):
+            # which names are meant is told by imports, and not by rules
+            is_alias = all(_writes_alias(option, alias) for option in options for alias in own.values())
+            aliased = follow_aliases(before, originals[path] if is_alias else text, own, language)
+            if aliased is None:
+                yield f"{path}: gives the new name, or the old one, another meaning; change it by hand"
+            text = originals[path] if aliased is None else aliased
+        if language == "python":
+            text, count = quote_annotations(before, text)
+            if count:
+                yield f"{path}: a string beside `|` fails when it is run; change {count} of its places by hand"
+        repository.texts[path] = text
+
+
+def _writes_alias(option: Option, alias: Alias) -> bool:
+    return option.written - option.words - KEYWORD_WORDS <= {alias.new} and option.words - option.written <= {alias.old}
 
 
 def _follow_imports(

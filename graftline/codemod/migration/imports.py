@@ -16,7 +16,9 @@ from graftline.astgrep.binding import Language, Node, Tree, outline
 from graftline.codemod.grammar import KEYWORDS
 from graftline.core.errors import DataError
 
-_STATEMENTS = frozenset(("import_statement", "import_from_statement", "import_declaration", "future_import_statement"))
+IMPORT_STATEMENTS = frozenset(
+    ("import_statement", "import_from_statement", "import_declaration", "future_import_statement")
+)
 _ROOT_WORD = re.compile(r"(?<![\w.$])[^\W\d][\w$]*")
 _JAVA = re.compile(r"import\s+(static\s+)?([\w.]+)\.(\w+|\*)\s*;")
 _PYTHON_FROM = re.compile(r"from\s+([\w.]+)\s+import\s+(.*)", re.DOTALL)
@@ -69,7 +71,7 @@ def follow_imports(
         statements, old_statements = read_imports(after, language), read_imports(before, language)
     except DataError:
         return after, frozenset()
-    old_words, words = _words(before, old_statements), _words(after, statements)
+    old_words, words = list_words(before, old_statements), list_words(after, statements)
     bound = {name for statement in statements for name in statement.names}
     unused = {name for name in bound if name in old_words and name not in words}
     plain = KEYWORDS[language] | (_BUILTINS if language == "python" else frozenset())
@@ -105,7 +107,7 @@ def read_imports(text: str, language: Language) -> list[Statement]:
     tree = outline(text, language)
     statements = []
     for node in tree.root.children:
-        if node.kind in _STATEMENTS:
+        if node.kind in IMPORT_STATEMENTS:
             end = node.end
             while end > node.start and text[end - 1].isspace():
                 end -= 1
@@ -170,7 +172,8 @@ def _names_of(tree: Tree, node: Node, text: str, language: Language) -> Iterator
                 )
 
 
-def _words(text: str, statements: Sequence[Statement]) -> set[str]:
+def list_words(text: str, statements: Sequence[Statement]) -> set[str]:
+    """Return the words of `text` outside of its imports, those behind a dot aside."""
     pieces: list[str] = []
     position = 0
     for statement in statements:
@@ -428,7 +431,9 @@ def _assemble(
             end = len(text) if line_end < 0 else line_end + 1
             before = "".join(pieces) + text[position:start]
             is_alone = (before.endswith("\n\n") or not before) and text[end : end + 1] == "\n"
-            end += 1 if is_alone else 0
+            while is_alone and text[end : end + 1] == "\n":
+                end += 1
+                is_alone = not before  # at the top, all of them
         pieces += [text[position:start], new or ""]
         position = end
     result = "".join([*pieces, text[position:]])

@@ -43,7 +43,7 @@ _TYPES: Mapping[Language, str] = {
     "java": "class A { @ x; }",
 }
 """Where a type stands that is no program alone."""
-_KEYWORDS = frozenset[str]().union(*KEYWORDS.values())
+KEYWORD_WORDS = frozenset[str]().union(*KEYWORDS.values())
 _NAME = re.compile(r"[^\W\d][\w$]*")
 _TOKENS = re.compile(r"\w+|[^\w\s]")
 _QUOTES = re.compile(r"""(['"`]).*?\1|\\\S*""")
@@ -80,7 +80,7 @@ class Option:
     @property
     def renamed(self) -> tuple[str, str] | None:
         """The one name that they put in the place of another; None where there are several."""
-        gone, come = (side - _KEYWORDS for side in (self.words - self.written, self.written - self.words))
+        gone, come = (side - KEYWORD_WORDS for side in (self.words - self.written, self.written - self.words))
         return (min(gone), min(come)) if len(gone) == len(come) == 1 else None
 
 
@@ -98,7 +98,7 @@ def generate_options(change: Change, site: Site) -> Iterator[Option]:
             yield option
     for candidate in generate_candidates(change, site):
         key = candidate.action.model_dump_json()
-        is_any_import = "import" in candidate.region.first.kind and not candidate.words - _KEYWORDS
+        is_any_import = "import" in candidate.region.first.kind and not candidate.words - KEYWORD_WORDS
         if key not in emitted and not is_any_import:
             emitted.add(key)
             yield Option((candidate.action,), "example", "any", candidate.words)

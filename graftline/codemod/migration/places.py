@@ -1,15 +1,24 @@
 """The places of a repository that rules would change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from graftline.astgrep.binding import Language, is_safe
 from graftline.codemod.canonical import words_of
 from graftline.codemod.diff import common_length
 from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.migration.options import Option, Rule
-from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, ensure_decided
+from graftline.sandbox.base import (
+    Match,
+    Request,
+    Sandbox,
+    SandboxResult,
+    Verdict,
+    ensure_decided,
+    replace_matches,
+)
 
 _BATCH_FILES = 64
 
@@ -30,6 +39,8 @@ class Repository:
     texts: dict[str, str]
     languages: Mapping[str, Language]
     sandbox: Sandbox
+    commented: set[tuple[str, int]] = field(default_factory=set)
+    """Places, by path and line from 1, that stay, for a rule would remove a comment with them."""
     _words: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,8 +69,12 @@ class Repository:
                     for _ in options[number].actions:
                         result = ensure_decided(next(remaining))
                         if result.verdict is Verdict.OK:
+                            text = self.texts[path]
                             places[number] |= {
-                                place for match in result.matches if (place := cut(path, self.texts[path], match))
+                                place
+                                for match in result.matches
+                                if (laid_out := _lay_out(text, match, language))
+                                and (place := cut(path, text, laid_out))
                             }
         return [frozenset(group) for group in places]
 
@@ -72,11 +87,22 @@ class Repository:
                 part = paths[first : first + _BATCH_FILES]
                 requests = [Request(self.texts[path], language, (action,)) for path in part]
                 for path, [result] in zip(part, self.sandbox.apply_each(requests), strict=True):
-                    self.texts[path] = _rewrite(path, self.texts[path], result, refused)
+                    self.texts[path] = self._rewrite(path, result, refused)
         changed = [path for path in paths if self.texts[path] != before[path]]
         for path in changed:
             self._words.pop(path, None)
         return len(changed)
+
+    def _rewrite(self, path: str, result: SandboxResult, refused: frozenset[Place]) -> str:
+        """Return the text of a file as a rule leaves it, but for places in `refused`, and those that would lose a comment."""
+        text, matches = self.texts[path], list[Match]()
+        for match in ensure_decided(result).matches if result.verdict is Verdict.OK else ():
+            laid_out = _lay_out(text, match, self.languages[path])
+            if laid_out is None:
+                self.commented.add((path, text.count("\n", 0, match.start) + 1))
+            elif cut(path, text, laid_out) not in refused:
+                matches.append(laid_out)
+        return normalize_blank_lines(text, replace_matches(text, matches, result.isolation)) if matches else text
 
     def words(self, path: str) -> frozenset[str]:
         """Return the words of a file."""
@@ -89,23 +115,15 @@ def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox:
     """Return `text` after the rules, one after the other."""
     for action in actions:
         [result] = sandbox.apply_many(text, language, [action])
-        text = _rewrite("", text, result, frozenset())
+        text = normalize_blank_lines(text, ensure_decided(result))
     return text
 
 
-def _rewrite(path: str, text: str, result: SandboxResult, refused: frozenset[Place]) -> str:
-    """Return `text` as a rule leaves it, but for places in `refused`."""
-    if ensure_decided(result).verdict is not Verdict.OK:
-        return text
-    if not any(place.path == path for place in refused):
-        return normalize_blank_lines(text, result)
-    pieces: list[str] = []
-    position = 0
-    for match in result.matches:
-        if cut(path, text, match) not in refused:
-            pieces += [text[position : match.start], match.replacement]
-            position = match.end
-    return "".join(pieces) + text[position:]
+def _lay_out(text: str, match: Match, language: Language) -> Match | None:
+    """Return a match whose replacement is broken into lines as what it replaces is; None if it would lose a comment."""
+    column = match.start - text.rfind("\n", 0, match.start) - 1
+    new = keep_line_breaks(text[match.start : match.end], match.replacement, column, language)
+    return None if new is None else replace(match, replacement=new)
 
 
 def cut(path: str, text: str, match: Match) -> Place | None:

@@ -35,7 +35,23 @@ _CASES = {
         "n.py": ("x = self.doc.traverse(a, b)\ny = list(doc.traverse(c))\n",
                  "x = list(self.doc.traverse(a, b))\ny = list(doc.traverse(c))\n"),
     }),
+    "alias": ("m.py", "import numpy\n\n\ndef f():\n    numpy.sum(a)\n", "import numpy as np\n\n\ndef f():\n    np.sum(a)\n", {
+        "n.py": ("import numpy\n\nx = a.numpy.b\nnumpy.zeros(f(numpy=numpy.one))\n",
+                 "import numpy as np\n\nx = a.numpy.b\nnp.zeros(f(numpy=np.one))\n"),
+    }),
+    "alias-of-an-import": ("m.js", "import { a } from 'b'\nf(a)\n", "import { a as c } from 'b'\nf(a)\n", {
+        "n.js": ("import { a, x } from 'b'\ng(x.a, { a })\n", "import { a as c, x } from 'b'\ng(x.a, { a: c })\n"),
+    }),
+    "string-in-a-type": ("m.py", "def f(a: Optional[D]): ...\n", "def f(a: D | None): ...\n", {
+        "n.py": ("def f(a: Optional['B']): ...\n", "def f(a: 'B | None'): ...\n"),
+        "o.py": ("def f(a: Optional[int]): ...\n", "def f(a: int | None): ...\n"),
+    }),
+    "string-in-no-type": ("m.py", "x = cast(Optional[int], y)\n", "x = cast(int | None, y)\n", {
+        "n.py": ("x = cast(Optional['B'], y)\n", None),
+        "o.py": ("z = cast(Optional[C], y)\n", "z = cast(C | None, y)\n"),
+    }),
 }  # fmt: skip
+_ANSWERED_WITH_YES = ("import-follows", "alias", "alias-of-an-import", "string-in-a-type", "string-in-no-type")
 
 
 @pytest.mark.parametrize("name", _CASES)
@@ -46,7 +62,7 @@ def test_the_rest_of_the_repository_follows_one_edit(name):
     def answer(question: Question) -> bool:
         target = files[question.path][1]
         new = question.text[: question.start] + question.replacement + question.text[question.end :]
-        return (target is not None and new.split("\n")[-2:] == target.split("\n")[-2:]) or name == "import-follows"
+        return (target is not None and new.split("\n")[-2:] == target.split("\n")[-2:]) or name in _ANSWERED_WITH_YES
 
     proposal = generalize([Demonstration(path, before, after)], texts, MemorySandbox(), answer)
     changed = {other: text for other, text in proposal.texts.items() if other != path}

@@ -3,6 +3,7 @@
 import pytest
 
 from graftline.codemod.migration.layout import Style, infer_style, lay_out
+from graftline.codemod.migration.line_breaks import keep_line_breaks
 
 _BLACK = Style("python", 40, "    ", True, True)
 _PRETTIER = Style("typescript", 40, "  ", False, True)
@@ -41,3 +42,22 @@ def test_a_repository_shows_its_style():
     assert (style.indent, style.breaks, style.trailing) == ("    ", True, True)
     hanging = [f"function({'argument, ' * 5}\n         number_{n})\n" for n in range(6)]
     assert infer_style(["".join(hanging)], "python") is None
+
+
+_BREAKS = {
+    "an item more": ("f(\n    a,\n    b,\n)", "f(a, b, c=2)", "f(\n    a,\n    b,\n    c=2,\n)"),
+    "several a line": ("f(\n    a, b\n)", "f(a, b, c=2)", "f(\n    a, b, c=2\n)"),
+    "below the bracket": ("fetch(a,\n      b)", "g(a, x=b)", "g(a,\n  x=b)"),
+    "the first goes": ("f(\n    a,\n    b,\n)", "a.f(b)", "a.f(\n    b,\n)"),
+    "another order": ("f(\n    a,\n    # why\n    b,\n)", "f(b, a)", "f(\n    # why\n    b,\n    a,\n)"),
+    "a comment that goes": ("f(\n    a,  # why\n    b)", "f(a)", None),
+    "a comment in a string": ("f(\n    '# a',\n    b)", "f('# a')", "f(\n    '# a')"),
+    "no brackets any more": ("(a\n or b)", "a or b", "a or b"),
+    "all of it": ("f(  # why\n    a)", "", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _BREAKS)
+def test_what_is_written_over_several_lines_has_their_breaks(name):
+    old, new, expected = _BREAKS[name]
+    assert keep_line_breaks(old, new, 0, "python") == expected
