@@ -28,7 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, get_args
@@ -47,7 +47,7 @@ from graftline.harbor.coverage import interval_of
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import PoolSettings, load_fleet
 from graftline.llm.pool import ActorPool
-from graftline.rollouts.round_trip import EditModel, makes_target
+from graftline.rollouts.round_trip import EditModel, is_reachable_target
 from graftline.rollouts.round_trip_config import RoundTripConfig
 from graftline.rollouts.task_instructions import ask_for_edit
 from graftline.sandbox.actions import MemorySandbox
@@ -120,8 +120,8 @@ def measure_reader(edits: Sequence[tuple[Edit, str]]) -> tuple[dict[str, Any], d
     }
 
 
-def draw_pairs(edits: Sequence[tuple[Edit, str]], count: int) -> Iterator[tuple[Edit, Edit]]:
-    """Yield `count` short edits drawn at random, with the instruction that tasks give them and with the sentence of their rows."""
+def draw_pairs(edits: Sequence[tuple[Edit, str]]) -> Iterator[tuple[Edit, Edit]]:
+    """Yield short edits in random order, each with the instruction that tasks give it and with the sentence of its row."""
     short = [(edit, sentence) for edit, sentence in edits if _is_short(edit.pre) and _is_short(edit.post)]
     random.Random(_SEED).shuffle(short)
     sandbox = MemorySandbox()
@@ -129,9 +129,6 @@ def draw_pairs(edits: Sequence[tuple[Edit, str]], count: int) -> Iterator[tuple[
         worded = ask_for_edit(edit, sandbox)
         if worded.answerable:
             yield worded, edit.model_copy(update={"instruction": sentence})
-            count -= 1
-        if not count:
-            return
 
 
 def measure_served(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -145,14 +142,14 @@ def measure_served(options: argparse.Namespace) -> tuple[dict[str, Any], dict[st
     with BlockingChatModel(pool) as model:
         edits = EditModel(model, fleet.prompt_and_answer_tokens, config)
         slots = sum(actor.slots for actor in fleet.actors)
-        return measure_model(draw_pairs(read_edits(), options.edits), edits, slots, options.progress)
+        return measure_model(islice(draw_pairs(read_edits()), options.edits), edits, slots, options.progress)
 
 
 def answer_edit(arm: Arm, edit: Edit, attempt: int, model: EditModel) -> Answer:
     """Return one answer of `model` to the instruction of `edit`."""
     answer = model.edit(edit.instruction, edit.pre, edit.language, edit.id, attempt)
     text = answer.text or ""
-    is_right = bool(text) and makes_target(text, edit.pre, edit.post, edit.language, MemorySandbox())
+    is_right = bool(text) and is_reachable_target(text, edit.pre, edit.post, edit.language, MemorySandbox())
     return Answer(arm=arm, id=edit.id, attempt=attempt, text=text, is_right=is_right, tokens=answer.tokens)
 
 
@@ -259,6 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.fleet and not options.progress:
         parser.error("--fleet takes hours: name a file for the answers in --progress")
+    if options.edits < 1 or options.attempts < 1:
+        parser.error("--edits and --attempts: expected 1 or more")
     measure = (
         partial(measure_served, options) if options.fleet else partial(measure_reader, read_edits()[: options.limit])
     )

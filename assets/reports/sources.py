@@ -10,7 +10,7 @@ from typing import Any
 
 from graftline.core.parquet import Column
 from graftline.datasets.edit import DIVISION, DROPS, EDITS, NORMALIZED
-from graftline.pipeline.dataset_views.instructions import instruction_counts
+from graftline.pipeline.instruction_counts import instruction_counts
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.raw import raw_record
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES

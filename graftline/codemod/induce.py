@@ -289,7 +289,7 @@ def _make_step(
     alternatives = [trial.score(hits, literal) for trial, hits in ranked[1 : 1 + _MAX_ALTERNATIVES]]
     cheapest = sorted(failed, key=lambda trial: (trial.candidate.cost, trial.candidate.action.model_dump_json()))
     # another way to the same program is no failure
-    wrong = (trial for trial in cheapest if not _makes_target(change, trial.results[0]))
+    wrong = (trial for trial in cheapest if not _is_target(change, trial.results[0]))
     return InductionStep(
         chosen=chosen.score(ranked[0][1], literal),
         before=before,
@@ -317,7 +317,7 @@ def _rank_with_background(
     return sorted(weighed, key=lambda pair: pair[0].rank(pair[1]))
 
 
-def _makes_target(change: Change, result: SandboxResult) -> bool:
+def _is_target(change: Change, result: SandboxResult) -> bool:
     text, target = normalize_blank_lines(change.before.text, result), change.after.text
     has_same_tokens = _strip_whitespace(text) == _strip_whitespace(target)
     return has_same_tokens and level_of(text, target, change.language).is_verified

@@ -34,7 +34,7 @@ from graftline.evals.metrics import (
 
 _MOST_GROUPS = 60
 _MOST_COMPARED = 8
-_MOST_REASONS, _MOST_REASON = 20, 200
+_MOST_REASONS, _REASON_CHARACTERS = 20, 200
 _MOST_CHARACTERS = 20_000
 """Of a text on the page of HTML."""
 _OUTCOMES = ("solved", "over-applied", "not solved", "not readable", "nothing known")
@@ -175,7 +175,7 @@ def _describe_left_out(left_out: Mapping[str, str]) -> str:
     if not left_out:
         return ""
     rows = Counter(left_out.values()).most_common(_MOST_REASONS)
-    table = plain_table([{"tasks": count, "reason": reason[:_MOST_REASON]} for reason, count in rows])
+    table = plain_table([{"tasks": count, "reason": reason[:_REASON_CHARACTERS]} for reason, count in rows])
     return f"## Tasks that are not attempted\n\n{table}\nBy their tests they are not valid on this machine; summary.json names them.\n"
 
 

@@ -38,18 +38,20 @@ _OUR_KEYS = frozenset(("model", "messages", "max_tokens", "temperature", "stop",
 
 
 class Dialect(Config):
-    """What a server takes otherwise than vLLM does; what servers answer otherwise is read of all of them."""
+    """How requests to a server differ from those to vLLM; answers are read alike from all servers."""
 
     json_mode: Literal["schema", "object", "none"] = "schema"
     """How an answer in JSON is asked for: `response_format` with the schema, with `json_object` alone, or by the prompt
     alone."""
     least_temperature: float = Field(default=0.0, ge=0, le=2)
-    """Requests that are less hot are sent with this one."""
+    """Lowest temperature that the server takes; lower ones are raised to it."""
     most_temperature: float = Field(default=2.0, ge=0, le=2)
+    """Highest temperature that the server takes; higher ones are lowered to it."""
     thinking_tokens: int = Field(default=0, ge=0, le=131_072)
-    """Room for what the model thinks before it answers, which counts as written: added to `max_tokens`."""
+    """Tokens that the model may think before it answers. The server counts them as part of the answer, so they are added to
+    `max_tokens` of every request."""
     more: dict[str, Any] = Field(default_factory=dict)
-    """Further keys of every request."""
+    """Further keys that every request is sent with, and their values."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -191,7 +193,7 @@ def warn_of_terms(name: str, fleet: Fleet) -> None:
 
 
 def dialect_settings(fleet: Fleet) -> dict[str, Any]:
-    """Return what answers depend on of the dialect of `fleet`; nothing where it is that of vLLM."""
+    """Return the settings of the dialect of `fleet` that differ from those of vLLM, on which its answers depend."""
     dialect = fleet.dialect.model_dump(mode="json", exclude_defaults=True)
     return {"dialect": dialect} if dialect else {}
 

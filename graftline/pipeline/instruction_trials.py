@@ -22,8 +22,16 @@ from graftline.datasets.splits import Split
 from graftline.llm.fleet import Fleet, dialect_settings, load_fleet
 from graftline.llm.open import ActorsConfig
 from graftline.pipeline.lineage import Lineage
-from graftline.rollouts.round_trip import EditModel, RoundTrip, reword_instruction, try_instruction
-from graftline.rollouts.task import WORDS_ALONE, Task
+from graftline.rollouts.round_trip import (
+    EditModel,
+    RoundTrip,
+    apply_round_trip,
+    is_wordable,
+    needs_model,
+    reword_instruction,
+    try_instruction,
+)
+from graftline.rollouts.task import Task
 from graftline.sandbox.base import SharedSandbox
 
 logger = logging.getLogger(__name__)
@@ -43,6 +51,11 @@ class Trial(BaseModel):
     tokens: int
     instruction: str
     """The one that was tried; a rewording where it survived."""
+
+    @property
+    def round_trip(self) -> RoundTrip:
+        """What it says without its key."""
+        return RoundTrip(self.is_answerable, self.tokens, self.instruction)
 
 
 class Limits:
@@ -103,8 +116,12 @@ def check_terms(fleet: Fleet | None, rewordings: int) -> None:
         )
 
 
-def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: Sequence[Task]) -> list[Task]:
-    """Return `tasks` with what the model of the manifest made of their instructions; as they are where none is asked.
+def try_instructions(
+    lineage: Lineage, language: Language, split: Split, tasks: Sequence[Task]
+) -> tuple[list[Task], int]:
+    """Return `tasks` with what the model of the manifest made of their instructions, and how many it did not answer about.
+
+    They are as they were where no model is asked.
 
     Of what is not known yet whether it can be done, it becomes known; what a reader of our sentences does is put into other words,
     where that is wanted. Where nobody answered, nothing is known.
@@ -116,20 +133,22 @@ def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: 
     settings = lineage.settings.trajectories.instructions
     config = settings.round_trip
     if config is None:
-        return [*tasks]
+        return [*tasks], 0
     check_terms(_fleet(lineage), config.rewordings)
     model = EditModel(lineage.ports.chat_model, lineage.ports.context_tokens, config, _dialect(lineage))
     sandbox = SharedSandbox(lineage.ports.sandbox)
     limits = Limits(settings.most_tokens, settings.most_minutes)
+    unaskable = set[str]()
     place = f"{language}/{split}"
 
     def try_task(task: Task) -> Trial | None:
         if limits.is_reached:
             return None
         try:
-            trip = (reword_instruction if _is_worded(task) else try_instruction)(task, model, sandbox)
+            trip = (reword_instruction if is_wordable(task) else try_instruction)(task, model, sandbox)
         except DataError as error:
             logger.warning("%s: %s", place, error)
+            unaskable.add(task.id)
             return None
         except BoundaryError as error:
             logger.warning("%s: whether %s can be done stays unknown: %s", place, task.id, error)
@@ -143,7 +162,7 @@ def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: 
     path = lineage.paths.data / "instructions" / language / f"{split}.jsonl"
     with Journal(path, Trial) as journal:
         trials = {trial.key: trial for trial in journal.rows}
-        pending = [task for task in tasks if _is_tried(task, config.rewordings) and _key(task, model) not in trials]
+        pending = [task for task in tasks if needs_model(task, config.rewordings) and _key(task, model) not in trials]
         with _threads(settings.at_once) as threads:
             futures = [threads.submit(try_task, task) for task in pending]
             for number, future in enumerate(as_completed(futures), 1):
@@ -156,43 +175,23 @@ def try_instructions(lineage: Lineage, language: Language, split: Split, tasks: 
             f"{place}: {model.name} fails {_MOST_FAILURES} questions about instructions one after the other: {limits.failure};"
             " mend the fleet and run again, what was answered is kept, or take `instructions` out of configs/trajectories.yaml"
         )
-    unknown = sum(_key(task, model) not in trials for task in pending)
+    unknown = sum(_key(task, model) not in trials and task.id not in unaskable for task in pending)
     if unknown:
         logger.warning(
-            "%s: of %d instructions nothing is known: they were not asked about, or not answered", place, unknown
+            "%s: of %d instructions nothing is known: they were not asked about, or not answered; the next run asks again",
+            place,
+            unknown,
         )
-    return [
-        _with_trial(task, trials.get(_key(task, model))) if _is_tried(task, config.rewordings) else task
-        for task in tasks
-    ]
-
-
-def _is_tried(task: Task, rewordings: int) -> bool:
-    """Return whether a model is asked about the instruction of `task`: nothing is known of it, or it is to be put into other words."""
-    is_open = task.answerable is None or (rewordings > 0 and _is_worded(task))
-    return is_open and task.instruction_source != "none" and WORDS_ALONE not in task.tags
-
-
-def _is_worded(task: Task) -> bool:
-    return task.answerable_by == "reader"
+    outcome = []
+    for task in tasks:
+        trial = trials.get(_key(task, model)) if needs_model(task, config.rewordings) else None
+        outcome.append(task if trial is None else apply_round_trip(task, trial.round_trip))
+    return outcome, unknown
 
 
 def _key(task: Task, model: EditModel) -> str:
-    times = model.config.attempts, model.config.rewordings if _is_worded(task) else 0
+    times = model.config.attempts, model.config.rewordings if is_wordable(task) else 0
     return digest([task.instruction, task.before, task.target, task.language, task.id, model.digest, *times])
-
-
-def _with_trial(task: Task, trial: Trial | None) -> Task:
-    if trial is None:
-        return task
-    if _is_worded(task):
-        # the reader did it, whatever a model makes of other words
-        if trial.instruction == task.instruction:
-            return task
-        return task.model_copy(
-            update={"instruction": trial.instruction, "instruction_source": "model", "answerable_by": "model"}
-        )
-    return task.model_copy(update={"answerable": trial.is_answerable, "answerable_by": "model"})
 
 
 @contextmanager

@@ -160,8 +160,15 @@ def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports
         "teacher": ports.teacher.name,
         **by_model,
         "isolation": f"{isolation.level}/{isolation.implementation}",
+        **_jail_of_tests(ports),
         **rewriter(manifest),
     }
+
+
+def _jail_of_tests(ports: Ports) -> dict[str, Any]:
+    """Return how the jail of tests differs from the usual one; nothing where it does not."""
+    tests = ports.jail.model_dump(mode="json", exclude_defaults=True)
+    return {"tests": tests} if tests else {}
 
 
 def has_examples(paths: Paths, manifest: Manifest) -> bool:

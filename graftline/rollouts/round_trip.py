@@ -22,7 +22,7 @@ from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.questions import count_chat_tokens, seed_of
 from graftline.rollouts.round_trip_config import RoundTripConfig
-from graftline.rollouts.task import Task
+from graftline.rollouts.task import WORDS_ALONE, Task
 from graftline.sandbox.base import Sandbox
 
 _EDIT = (
@@ -128,6 +128,29 @@ class EditModel:
         return TextAnswer(answer.text if is_whole else None, answer.usage.prompt + answer.usage.completion)
 
 
+def is_wordable(task: Task) -> bool:
+    """Return whether the instruction of `task` may be put into other words: a reader of our sentences does the edit from them."""
+    return task.answerable_by == "reader"
+
+
+def needs_model(task: Task, rewordings: int) -> bool:
+    """Return whether a model is asked about the instruction of `task`: nothing is known of it, or it is to be put into other words."""
+    is_open = task.answerable is None or (rewordings > 0 and is_wordable(task))
+    return is_open and task.instruction_source != "none" and WORDS_ALONE not in task.tags
+
+
+def apply_round_trip(task: Task, trip: RoundTrip) -> Task:
+    """Return `task` with what a model made of its instruction."""
+    if not is_wordable(task):
+        return task.model_copy(update={"answerable": trip.is_answerable, "answerable_by": "model"})
+    # the reader did it, whatever a model makes of other words
+    if trip.instruction == task.instruction:
+        return task
+    return task.model_copy(
+        update={"instruction": trip.instruction, "instruction_source": "model", "answerable_by": "model"}
+    )
+
+
 def try_instruction(task: Task, model: EditModel, sandbox: Sandbox) -> RoundTrip:
     """Let `model` do `task` from its instruction and the text before, until an answer is right.
 
@@ -139,7 +162,9 @@ def try_instruction(task: Task, model: EditModel, sandbox: Sandbox) -> RoundTrip
     for attempt in range(1, model.config.attempts + 1):
         answer = model.edit(task.instruction, task.before, task.language, task.id, attempt)
         tokens += answer.tokens
-        if answer.text is not None and makes_target(answer.text, task.before, task.target, task.language, sandbox):
+        if answer.text is not None and is_reachable_target(
+            answer.text, task.before, task.target, task.language, sandbox
+        ):
             return RoundTrip(True, tokens, task.instruction)
     return RoundTrip(False, tokens, task.instruction)
 
@@ -178,7 +203,7 @@ def read_text(answer: str) -> str | None:
     return None if not text.strip() or (match is None and _FENCES.search(text)) else text
 
 
-def makes_target(text: str, before: str, target: str, language: Language, sandbox: Sandbox) -> bool:
+def is_reachable_target(text: str, before: str, target: str, language: Language, sandbox: Sandbox) -> bool:
     """Return whether `text` is the target, and actions that induction makes of it lead there from `before` in the sandbox.
 
     Raises:

@@ -195,12 +195,11 @@ def current_attempts(attempts: Iterable[Trajectory], tasks: Sequence[Task]) -> C
             continue
         place = number, attempt.teacher, attempt.attempt
         left_out["not_kept.superseded"] += place in latest
-        latest[place] = _with_findings(attempt, tasks[number])
+        latest[place] = _update_fields(attempt, tasks[number])
     return Current(
         [latest[place] for place in sorted(latest)], {name: count for name, count in left_out.items() if count}
     )
 
 
-def _with_findings(attempt: Trajectory, task: Task) -> Trajectory:
-    findings = {name: getattr(task, name) for name in FIELDS}
-    return attempt.model_copy(update=findings)
+def _update_fields(attempt: Trajectory, task: Task) -> Trajectory:
+    return attempt.model_copy(update={name: getattr(task, name) for name in FIELDS})

@@ -215,14 +215,14 @@ def invalid_reasons_by_tests(tasks: Sequence[Task], sandbox: Sandbox) -> list[st
     for task in tasks:
         key = "" if task.tests is None else task.tests.model_dump_json()
         gold, unedited = (verdicts[key, text] if key else None for text in (task.target, task.before))
-        reasons.append("" if gold is None or unedited is None else _why_tests_are_no_use(gold, unedited))
+        reasons.append("" if gold is None or unedited is None else _why_tests_are_no_use(task.id, gold, unedited))
     return reasons
 
 
-def _why_tests_are_no_use(gold: TestVerdict, unedited: TestVerdict) -> str:
+def _why_tests_are_no_use(id: str, gold: TestVerdict, unedited: TestVerdict) -> str:
     if cause := gold.cause or unedited.cause:
         if cause in CAUSES_OF_MACHINE:
-            raise SandboxError(f"the tests of a task say nothing ({cause}); free the machine and start again")
+            raise SandboxError(f"{id}: its tests say nothing ({cause}); free the machine and start again")
         return cause
     if gold.passes:
         return "unedited_passes_tests" if unedited.passes else ""

@@ -18,11 +18,11 @@ from graftline.sandbox.file_names import argument_path_of
 from graftline.sandbox.jail.judge import TestResult
 from graftline.sandbox.jail.spec import CallsSpec, TestSpec
 
-CAUSES_OF_SILENCE = ("tests_wall_timeout", "tests_runner_error", "tests_not_judged", "tests_refused")
+_UNDECIDED = {Verdict.WALL_TIMEOUT: "tests_wall_timeout", Verdict.RUNNER_ERROR: "tests_runner_error"}
+_NOT_JUDGED, _REFUSED = "tests_not_judged", "tests_refused"
+CAUSES_OF_MACHINE = tuple(_UNDECIDED.values())
+CAUSES_OF_SILENCE = (*CAUSES_OF_MACHINE, _NOT_JUDGED, _REFUSED)
 """Why tests say nothing of a text: a busy machine, a jail that failed, code that cannot be seen from outside, no interpreter."""
-CAUSES_OF_MACHINE = CAUSES_OF_SILENCE[:2]
-_UNDECIDED = {Verdict.WALL_TIMEOUT: CAUSES_OF_SILENCE[0], Verdict.RUNNER_ERROR: CAUSES_OF_SILENCE[1]}
-_NOT_JUDGED, _REFUSED = CAUSES_OF_SILENCE[2:]
 _MOST_FAILURES, _MOST_ERROR = 20, 300
 """Of the tests that fail, so many are told, each with so many characters of its error."""
 

@@ -93,8 +93,8 @@ def _synthetic_tasks(
             per_snippet, templates = source.per_snippet, source.templates
             edits += synthesize(pieces, language, share, seed, sandbox, material.split, per_snippet, templates)
     tasks = validate_tasks(material.counted(edits), sandbox).tasks
-    answerable = [task for task in tasks if is_sayable(task, prompt)]
-    return balance(answerable, most, lambda task: task.language, template_of)
+    sayable = [task for task in tasks if is_sayable(task, prompt)]
+    return balance(sayable, most, lambda task: task.language, template_of)
 
 
 def _tasks_of_attempts(

@@ -35,7 +35,7 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 class StoredChange(BaseModel):
     """A line as it is stored."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str = ""
     repo: str = Field(min_length=1)
@@ -97,7 +97,7 @@ def read_changes(path: Path) -> Iterator[RepositoryChange]:
 
 
 def _candidate(row: Mapping[str, Any], place: str, config: RepositoryChangesConfig) -> Candidate:
-    stored = StoredChange.model_validate(row, strict=False)
+    stored = StoredChange.model_validate(row)
     files = [file for file in stored.files if not is_foreign(file.path)]
 
     def read_untouched() -> Untouched:

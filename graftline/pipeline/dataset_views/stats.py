@@ -18,8 +18,8 @@ from graftline.datasets.catalog import Catalog
 from graftline.datasets.deduplicate import shard_tables
 from graftline.datasets.splits import MOVES, SPLITS, language_files
 from graftline.pipeline.dataset_views import Table
-from graftline.pipeline.dataset_views.instructions import ANSWERS, InstructionCount, instruction_counts
 from graftline.pipeline.dataset_views.listing import find_normalized, partitions_named, short_version
+from graftline.pipeline.instruction_counts import ANSWERS, InstructionCount, instruction_counts
 
 _SIDES = {"pre": "pre_tokens", "post": "post_tokens"}
 """The texts of an edit, and the column with their lengths in tokens."""

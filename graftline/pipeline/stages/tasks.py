@@ -12,7 +12,7 @@ from graftline.core.processes import Workers, default_workers
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
-from graftline.pipeline.dataset_views.instructions import count_key
+from graftline.pipeline.instruction_counts import count_key
 from graftline.pipeline.instruction_trials import trial_settings, try_instructions
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
@@ -22,13 +22,16 @@ from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
+_UNANSWERED, _AGAIN = "unanswered", "unanswered_before"
+"""Count of instructions that a model was to be asked about and is yet; configuration of tasks that are made again for them."""
 
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
     """Keep the edits, real and synthetic, that make sound tasks."""
     folders = {stage: lineage.paths.partition(below, language, split) for stage, below in _SOURCES.items()}
     inputs = {stage: lineage.read_input(folder, stage) for stage, folder in folders.items()}
-    config = {**rewriter(lineage.manifest), **trial_settings(lineage)}
+    target = lineage.paths.partition("tasks", language, split)
+    config = {**rewriter(lineage.manifest), **_trials(lineage, target)}
     request = request_of("tasks", f"{language}/{split}", inputs, config)
 
     def make(folder: Path) -> Contents:
@@ -36,15 +39,26 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         ask_for_edits = lineage.once("ask_for_edits", lambda: _ask_for_edits(lineage))
         edits = (edit for edit, _ in zip(ask_for_edits(stored), lineage.track(stored), strict=True))
         soundness = validate_tasks(edits, lineage.ports.sandbox)
-        valid = try_instructions(lineage, language, split, soundness.tasks)
+        valid, unanswered = try_instructions(lineage, language, split, soundness.tasks)
         write_lines(folder / "tasks.jsonl", valid)
         invalid = {f"invalid.{reason}": count for reason, count in sorted(soundness.invalid.items())}
         instructions = Counter(count_key(task.dataset, task.instruction_source, task.answerable) for task in valid)
         comment_only = sum(WORDS_ALONE in task.tags for task in valid)
         counted = {**dict(sorted(instructions.items())), **({"comment_only": comment_only} if comment_only else {})}
-        return Contents({"rows": len(valid), **counted, **invalid})
+        open_trials = {_UNANSWERED: unanswered} if unanswered else {}
+        return Contents({"rows": len(valid), **counted, **open_trials, **invalid})
 
-    return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
+    return lineage.build(target, request, make)
+
+
+def _trials(lineage: Lineage, target: Path) -> dict[str, object]:
+    """Return what the outcome of trials depends on; it changes as long as a model did not answer all questions."""
+    settings = trial_settings(lineage)
+    record = lineage.find_record(target) if settings else None
+    if record is None:
+        return settings
+    again = record.identity if record.counts.get(_UNANSWERED) else record.config.get(_AGAIN)
+    return {**settings, **({_AGAIN: again} if again else {})}
 
 
 def _ask_for_edits(lineage: Lineage) -> Callable[[Iterable[Edit]], Iterator[Edit]]:

@@ -1,6 +1,7 @@
 """The benchmark of instructions over a few edits of the sample."""
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_edits_are_asked_for_and_the_sentence_of_their_origin_asks_for_nothing(
 
 
 def test_a_model_does_edits_from_instructions_and_is_not_asked_twice(tmp_path: Path) -> None:
-    pairs = [*draw_pairs(read_edits(), 3)]
+    pairs = [*islice(draw_pairs(read_edits()), 3)]
     targets = {worded.instruction: worded.post for worded, _ in pairs}
 
     async def answer(request: ChatRequest) -> str:
@@ -37,6 +38,8 @@ def test_a_model_does_edits_from_instructions_and_is_not_asked_twice(tmp_path: P
         edits = EditModel(blocking, 8192, RoundTripConfig(attempts=3))
         outcome = [measure_model(pairs, edits, 1, tmp_path / "answers.jsonl") for _ in range(2)]
     figures, peers = outcome[0]
+    # the code is in the question and in each of three answers
+    assert (tokens := figures.pop("tokens_per_edit")) > 3 * 2 * min(len(worded.pre.split()) for worded, _ in pairs)
     difference = {"difference": 1.0, "interval": [1.0, 1.0], "first_alone": 3, "other_alone": 0}
     assert figures == {
         "model": "m",
@@ -45,8 +48,8 @@ def test_a_model_does_edits_from_instructions_and_is_not_asked_twice(tmp_path: P
         "solved": 1.0,
         "solved_by_majority": 1.0,
         "answers_right": round(8 / 9, 4),
-        "tokens_per_edit": figures["tokens_per_edit"],
         "less_sentence_of_origin": {"solved": difference, "solved_by_majority": difference},
     }
     assert peers["sentence_of_origin"]["solved"] == 0.0
+    assert outcome[1][0].pop("tokens_per_edit") == tokens
     assert (outcome[1], len(model.requests)) == (outcome[0], 18)

@@ -10,8 +10,8 @@ import pytest
 from graftline.core.build import Contents, Request, build
 from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
-from graftline.pipeline.dataset_views.instructions import count_key
 from graftline.pipeline.dataset_views.stats import moves_table
+from graftline.pipeline.instruction_counts import count_key
 from tests.tasks import make_task
 from tests.unit.cli.shop import Shop, row
 

@@ -30,7 +30,7 @@ def tried(small_checkout: Any, opened: Opened, reconfigure: Callable[..., None])
         reconfigure(small_checkout.root, "trajectories.yaml", {"instructions": {**ON, **settings}})
         with BlockingChatModel(model) as blocking, opened() as lineage:
             lineage.ports.replace("chat_model", blocking)
-            return try_instructions(lineage, "python", "train", tasks), model.requests
+            return try_instructions(lineage, "python", "train", tasks)[0], model.requests
 
     return tried
 
@@ -113,9 +113,14 @@ def test_at_its_limits_a_run_asks_no_more(tried: Callable[..., Any], limit: dict
 def test_the_stage_asks_where_it_is_told_to(made: Path, run: Run, reconfigure: Callable[..., None]) -> None:
     stored = made / "data" / "tasks" / "python" / "train" / "tasks.jsonl"
     before = stored.read_bytes()
-    reconfigure(made, "trajectories.yaml", {"instructions": {"round_trip": {"rewordings": 1}}})
+    asking = {"round_trip": {"rewordings": 1}}
+    reconfigure(made, "trajectories.yaml", {"instructions": {**asking, "most_minutes": 1e-9}})
     ports = {"sandbox": "memory", "chat_model": {"kind": "memory", "answers": ["Change it."]}}
     assert run(made, ports)["tasks python/train"] == "config instructions changed"
+    # nobody was asked yet
+    assert run(made, ports)["tasks python/train"] == "config unanswered_before changed"
+    reconfigure(made, "trajectories.yaml", {"instructions": asking})
+    assert run(made, ports)["tasks python/train"].startswith("config instructions, config unanswered_before changed")
     trials = [*map(json.loads, (made / "data" / "instructions" / "python" / "train.jsonl").read_text().splitlines())]
     assert trials
     assert not any(trial["is_answerable"] for trial in trials)

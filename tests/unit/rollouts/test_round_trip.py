@@ -12,7 +12,6 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.rollouts.round_trip import (
     EditModel,
-    RoundTrip,
     is_fair,
     read_text,
     reword_instruction,
@@ -117,7 +116,7 @@ def test_other_words_are_taken_if_the_model_does_the_edit_from_them() -> None:
     words = "Please call `new` wherever `old` is called."
     with asked([TASK.instruction, words, WRONG, RIGHT], rewordings=2) as (model, requests):
         trip = reword_instruction(TASK, model, MemorySandbox())
-    assert trip == RoundTrip(True, trip.tokens, words)
+    assert (trip.is_answerable, trip.instruction) == (True, words)
     assert [bool(re.search("Request:", request.messages[1].content)) for request in requests] == [
         True,
         True,
@@ -125,5 +124,6 @@ def test_other_words_are_taken_if_the_model_does_the_edit_from_them() -> None:
         False,
     ]
     with asked([words, WRONG], rewordings=1, attempts=1) as (model, _):
-        trip = reword_instruction(TASK, model, MemorySandbox())
-    assert (trip.is_answerable, trip.instruction) == (False, TASK.instruction)
+        shorter = reword_instruction(TASK, model, MemorySandbox())
+    assert (shorter.is_answerable, shorter.instruction) == (False, TASK.instruction)
+    assert trip.tokens > shorter.tokens > 0
