@@ -1,6 +1,5 @@
 """The page of the teachers, and what it says of how long they took."""
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,8 +11,6 @@ from graftline.rollouts.trajectory import AttemptTime
 
 _ORACLES = frozenset({"induction", "memory"})
 """Teachers that see the text after, or know the right action."""
-_Z = 1.959964
-"""Of the normal distribution: 95 % of it lie within so many deviations."""
 
 LEVELS: Mapping[str, tuple[str, str]] = {
     Level.EXACT: ("same bytes", "the text after, byte by byte"),
@@ -149,10 +146,10 @@ def wilson(count: int, total: int) -> tuple[float, float] | None:
     """
     if not total:
         return None
-    share, spread = count / total, _Z * _Z / total
-    center = share + spread / 2
-    half = math.sqrt(spread * share * (1 - share) + spread * spread / 4)
-    return max(0.0, (center - half) / (1 + spread)), min(1.0, (center + half) / (1 + spread))
+    from scipy.stats import binomtest  # takes half a second to load, which definitions need not
+
+    interval = binomtest(count, total).proportion_ci(method="wilson")
+    return interval.low, interval.high
 
 
 def describe_share(count: int, total: int) -> str:

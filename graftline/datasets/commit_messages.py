@@ -1,8 +1,9 @@
 """Commit messages and descriptions of pull requests to instructions: what was done, without who did it.
 
 Taken out are the trailers that git and its hosts add, the lines by which coding agents sign, e-mail addresses, numbers of issues, and
-what only says of which kind a commit is (`fix(core): `, `[docs]`) or from where it was copied. Of a pull request that was merged as one commit the title is left: what
-follows lists the commits it was made of. The time taken grows with the length of the text and with nothing else in it.
+what only says of which kind a commit is (`fix(core): `, `[docs]`) or from where it was copied. Of a pull request that was merged as
+one commit the title is left: what follows lists the commits it was made of. The time taken grows with the length of the text and with
+nothing else in it.
 """
 
 import re

@@ -13,8 +13,9 @@ InstructionSource = Literal["human", "commit", "rule", "model", "none"]
 says what to do."""
 
 AnswerableBy = Literal["written", "reader", "template", "model", "no_instruction"]
-"""`written`: a person wrote it for this very change; `reader`: the reader of our own sentences did the change, without the text after; `template`: change and instruction are filled in
-from one template; `model`: a language model did the change, or in none of its tries; `no_instruction`: there is nothing to try."""
+"""`written`: a person wrote it for this very change; `reader`: the reader of our own sentences did the change, without the text after;
+`template`: change and instruction are filled in from one template; `model`: a language model did the change, or in none of its tries;
+`no_instruction`: there is nothing to try."""
 
 FIELDS = ("instruction_source", "answerable", "answerable_by")
 

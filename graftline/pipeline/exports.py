@@ -18,7 +18,7 @@ from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, ArtifactRecord, FileSum, load_record, load_verified, write_atomically
 from graftline.datasets.splits import Split
-from graftline.pipeline.teacher_terms import leave_out_forbidden, teachers_without_training
+from graftline.pipeline.teacher_terms import select_trainable, teachers_without_training
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.exports.chats import dpo_rows, rl_rows, sft_rows, srl_rows
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
@@ -48,7 +48,8 @@ class ExportResult:
     attempts: int
     """Attempts they were made from."""
     left_out: Mapping[str, int]
-    """Attempts at tasks that are not for whoever is told what to do, by reason."""
+    """Attempts that no row is made of, by reason: those at tasks that are not for whoever is told what to do, and those that may not be
+    trained on."""
 
 
 def export(
@@ -80,7 +81,7 @@ def export(
     left_out = Counter[str]()
     chosen = select_for_agents(stored, instructions, left_out)
     if format != "atif":
-        chosen = [*leave_out_forbidden(chosen, teachers_without_training(paths.configs))]
+        chosen = select_trainable(chosen, teachers_without_training(paths.configs), left_out)
     if _inputs(paths, split, chosen_languages) != inputs:
         raise RecordError(f"{target.name}: attempts of split {split!r} were replaced while they were read; run again")
     licenses = Counter[str]()

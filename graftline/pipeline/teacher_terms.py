@@ -6,10 +6,11 @@ row is made of it.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from graftline.llm.fleet import Fleet, load_fleets
+from graftline.rollouts.task import FORBIDDEN_BY_TERMS
 from graftline.rollouts.trajectory import Trajectory
 
 logger = logging.getLogger(__name__)
@@ -40,18 +41,24 @@ def describe_teacher(name: str, fleets: dict[str, Fleet]) -> str:
     return "a served language model whose terms no file of configs/ names"
 
 
-def leave_out_forbidden(attempts: Iterable[Trajectory], teachers: Iterable[str]) -> Iterator[Trajectory]:
-    """Yield the attempts that may be trained on: none of `teachers`, and none whose own terms forbid it; say of the others
-    how many there were.
+def select_trainable(
+    attempts: Iterable[Trajectory], teachers: Iterable[str], left_out: Counter[str]
+) -> list[Trajectory]:
+    """Return the attempts that may be trained on: none of `teachers`, and none whose own terms forbid it.
+
+    The others are counted in `left_out`, and a warning says whose they are.
     """
-    names, refused = frozenset(teachers), Counter[str]()
+    names, refused, chosen = frozenset(teachers), Counter[str](), list[Trajectory]()
     for attempt in attempts:
         if attempt.teacher in names or attempt.forbids_training:
             refused[attempt.teacher] += 1
         else:
-            yield attempt
+            chosen.append(attempt)
     for teacher, count in sorted(refused.items()):
         logger.warning("%s: left out of training rows, by the terms of its answers: %d of its attempts", teacher, count)
+    if refused:
+        left_out[FORBIDDEN_BY_TERMS] += refused.total()
+    return chosen
 
 
 def describe_terms(fleet: Fleet) -> tuple[str, str]:

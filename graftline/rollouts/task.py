@@ -50,7 +50,11 @@ _REASONS: Mapping[str, str] = {
     "untried": "have an instruction that nobody tried",
     "unanswerable": "cannot be done from their instruction",
     "comment_only": "change no code",
+    "forbidden_by_terms": "may not be trained on, by the terms of their teacher",
 }
+FORBIDDEN_BY_TERMS = f"{_LEFT_OUT}forbidden_by_terms"
+"""Count of attempts that no training row may be made of."""
+_WHATEVER_THE_INSTRUCTION = ("no_instruction", "forbidden_by_terms")
 
 
 class Instructed(Protocol):
@@ -92,7 +96,7 @@ def select_for_agents(
 
 
 def describe_left_out(left_out: Mapping[str, int], things: str = "tasks") -> str:
-    """Return in words what `select_for_agents` counted; empty where that is nothing."""
+    """Return in words what `select_for_agents`, and whoever looks at terms, counted; empty where that is nothing."""
     parts = [
         f"{left_out[_LEFT_OUT + reason]} {words}"
         for reason, words in _REASONS.items()
@@ -100,7 +104,7 @@ def describe_left_out(left_out: Mapping[str, int], things: str = "tasks") -> str
     ]
     if not parts:
         return ""
-    could = any(left_out.get(_LEFT_OUT + reason) for reason in _REASONS if reason != "no_instruction")
+    could = any(left_out.get(_LEFT_OUT + reason) for reason in _REASONS if reason not in _WHATEVER_THE_INSTRUCTION)
     advice = "; `instructions: all` takes all that have an instruction" if could else ""
     return f"{things} left out: {', '.join(parts)}{advice}"
 

@@ -7,7 +7,12 @@ from typing import Literal
 from graftline.astgrep.binding import Language
 from graftline.codemod.token_changes import Mechanics
 from graftline.datasets.instruction_source import AnswerableBy, InstructionSource
-from graftline.datasets.repository_changes.change import ChangedFile, RepositoryChange, UntouchedFile
+from graftline.datasets.repository_changes.change import (
+    ChangedFile,
+    ChangeRejectReason,
+    RepositoryChange,
+    UntouchedFile,
+)
 
 Untouched = tuple[tuple[UntouchedFile, ...], int | None]
 """Some files that the change leaves as they are, and how many there are; None where that is not known."""
@@ -16,6 +21,17 @@ Untouched = tuple[tuple[UntouchedFile, ...], int | None]
 def read_no_untouched() -> Untouched:
     """Return what there is where only what changes is at hand."""
     return (), None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRejection:
+    """A commit, a release or a line of a file that becomes no change, and why."""
+
+    repo: str
+    commit: str
+    """Of a line that could not be read, its file and number."""
+    reason: ChangeRejectReason
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +58,9 @@ class Candidate:
     read_untouched: Callable[[], Untouched] = read_no_untouched
     """Reads a sample of what the change leaves as it is; called for what is taken alone."""
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a source could not make a candidate of."""
-
-    repo: str
-    commit: str
-    detail: str
+    def reject(self, reason: ChangeRejectReason, detail: str) -> ChangeRejection:
+        """Return why it becomes no change."""
+        return ChangeRejection(self.repo, self.commit, reason, detail)
 
 
 def make_change(

@@ -5,26 +5,22 @@ Lines of our own records are read, and such as hold a commit: `repo`, `parent`, 
 """
 
 import lzma
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.codemod.token_changes import measure_mechanics
 from graftline.core.errors import DataError
 from graftline.datasets.catalog import NO_LICENSE, license_by_pattern
 from graftline.datasets.edit import Rejection
 from graftline.datasets.formats import lines_of
 from graftline.datasets.ingest import parse_row
 from graftline.datasets.instruction_source import AnswerableBy, InstructionSource
-from graftline.datasets.language import language_of_path
 from graftline.datasets.licenses import spdx
 from graftline.datasets.readers.base import bad_field, row_id
-from graftline.datasets.repository_changes.candidate import Candidate, Refusal, Untouched, make_change
-from graftline.datasets.repository_changes.change import ChangedFile, RepositoryChange, UntouchedFile
+from graftline.datasets.repository_changes.candidate import Candidate, ChangeRejection, Untouched
+from graftline.datasets.repository_changes.change import ChangedFile, ChangeRejectReason, UntouchedFile
 from graftline.datasets.repository_changes.histories import is_foreign, make_instruction
 from graftline.datasets.repository_changes.settings import RepositoryChangesConfig
 
@@ -63,37 +59,20 @@ def record_files(path: Path) -> list[Path]:
     return named
 
 
-def read_records(path: Path, config: RepositoryChangesConfig) -> Iterator[Candidate | Refusal]:
-    """Yield what the lines of one file hold; a line that is no change, or is damaged, is refused."""
+def read_records(path: Path, config: RepositoryChangesConfig) -> Iterator[Candidate | ChangeRejection]:
+    """Yield what the lines of one file hold; a line that is no change, or is damaged, is rejected."""
     with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as stream:
         for row in lines_of(stream, path.name, MAX_LINE_BYTES):
             place = f"{path.name}:{row.line}"
             content = parse_row(row.content) if isinstance(row.content, bytes) else row.content
             if isinstance(content, Rejection):
-                yield Refusal("", place, str(content))
+                yield ChangeRejection("", place, ChangeRejectReason.BAD_RECORD, str(content))
                 continue
             try:
                 yield _candidate(content, place, config)
             except ValidationError as error:
-                yield Refusal(str(content.get("repo", ""))[:200], place, bad_field(error).detail)
-
-
-def read_changes(path: Path) -> Iterator[RepositoryChange]:
-    """Yield every change of one file as it is, for whoever measures with it: none is judged, left out or cut.
-
-    DataError if a line is no change.
-    """
-    config = RepositoryChangesConfig(untouched=sys.maxsize, max_bytes=sys.maxsize)
-    for record in read_records(path, config):
-        if isinstance(record, Refusal):
-            raise DataError(f"{path}: {record.commit}: {record.detail}; expected one change of a repository per line")
-        languages = Counter(language for file in record.files if (language := language_of_path(file.path)))
-        if not languages:
-            raise DataError(
-                f"{path}: {record.origin}: none of its files says its language; expected names such as a.py"
-            )
-        mechanics = measure_mechanics(((file.before, file.after) for file in record.files), config.min_files)
-        yield make_change(record, record.files, languages.most_common(1)[0][0], mechanics)
+                repo, detail = str(content.get("repo", ""))[:200], bad_field(error).detail
+                yield ChangeRejection(repo, place, ChangeRejectReason.BAD_RECORD, detail)
 
 
 def _candidate(row: Mapping[str, Any], place: str, config: RepositoryChangesConfig) -> Candidate:

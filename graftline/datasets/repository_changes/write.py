@@ -10,9 +10,9 @@ from typing import Any
 
 from graftline.core.parquet import ParquetWriter
 from graftline.datasets.repository_changes.assign import SplitAssigner
-from graftline.datasets.repository_changes.candidate import Candidate, Refusal
+from graftline.datasets.repository_changes.candidate import Candidate, ChangeRejection
 from graftline.datasets.repository_changes.change import CHANGES, REJECTED, ChangeRejectReason, RepositoryChange
-from graftline.datasets.repository_changes.judge import Judge, Reject
+from graftline.datasets.repository_changes.judge import Judge
 from graftline.datasets.splits import SPLITS, Split, write_assigned
 
 logger = logging.getLogger(__name__)
@@ -32,21 +32,23 @@ class _Selection:
     _ids: set[str] = field(default_factory=set)
     _commits: set[str] = field(default_factory=set)
 
-    def add(self, candidate: Candidate | Refusal) -> tuple[RepositoryChange, Split] | Reject:
+    def add(self, candidate: Candidate | ChangeRejection) -> tuple[RepositoryChange, Split] | ChangeRejection:
         """Return the change that a candidate is, with its split, or why it is not taken."""
-        if isinstance(candidate, Refusal):
-            return Reject(ChangeRejectReason.BAD_RECORD, candidate.detail)
+        if isinstance(candidate, ChangeRejection):
+            return candidate
         repository, most = candidate.repo.lower(), self.judge.config.per_repository
         if self.by_repository[repository] >= most:
-            return Reject(ChangeRejectReason.ENOUGH_OF_REPOSITORY, f"{most} newer ones are taken")
+            return candidate.reject(ChangeRejectReason.ENOUGH_OF_REPOSITORY, f"{most} newer ones are taken")
         if candidate.id in self._ids or (candidate.unit == "file" and candidate.commit in self._commits):
-            return Reject(ChangeRejectReason.DUPLICATE_COMMIT, "is there already, from another source or repository")
+            return candidate.reject(
+                ChangeRejectReason.DUPLICATE_COMMIT, "is there already, from another source or repository"
+            )
         change = self.judge.judge(candidate)
-        if isinstance(change, Reject):
+        if isinstance(change, ChangeRejection):
             return change
         split = self.assigner.assign(change)
         if split is None:
-            return Reject(ChangeRejectReason.JOINS_SPLITS, "holds what is in two splits")
+            return candidate.reject(ChangeRejectReason.JOINS_SPLITS, "holds what is in two splits")
         self.by_repository[repository] += 1
         self._ids.add(change.id)
         self._commits.add(change.commit)
@@ -54,7 +56,7 @@ class _Selection:
 
 
 def write_changes(
-    candidates: Iterable[Candidate | Refusal], judge: Judge, assigner: SplitAssigner, folder: Path
+    candidates: Iterable[Candidate | ChangeRejection], judge: Judge, assigner: SplitAssigner, folder: Path
 ) -> dict[str, int]:
     """Write the candidates that are changes to `folder`, with what is assigned from now on, and return what became of all.
 
@@ -68,12 +70,12 @@ def write_changes(
         table = stack.enter_context(ParquetWriter(folder / REJECTED_TABLE, REJECTED))
         for candidate in candidates:
             result = selection.add(candidate)
-            if isinstance(result, Reject):
+            if isinstance(result, ChangeRejection):
                 if rejected.total() < _LOGGED:
-                    logger.info("%s %s: %s: %s", candidate.repo, candidate.commit[:12], *result)
+                    logger.info("%s %s: %s: %s", result.repo, result.commit[:12], result.reason, result.detail)
                 rejected[result.reason] += 1
-                names = {"repo": candidate.repo, "commit": candidate.commit}
-                table.append([{**names, "reason": str(result.reason), "detail": result.detail[:_MAX_DETAIL]}])
+                row = {"reason": str(result.reason), "detail": result.detail[:_MAX_DETAIL]}
+                table.append([{"repo": result.repo, "commit": result.commit, **row}])
                 continue
             change, split = result
             line = change.model_dump_json().encode() + b"\n"

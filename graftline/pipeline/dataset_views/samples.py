@@ -24,9 +24,7 @@ from graftline.pipeline.dataset_views.listing import find_normalized, partitions
 from graftline.rollouts.task import Task
 
 ALL_REASONS = "all"
-_COLUMNS = (
-    *("id", "dataset", "license", "licence", "origin", "instruction", *FIELDS, "tags", "pre", "post"),
-)  # fmt: skip
+_COLUMNS = ("id", "dataset", "license", "licence", "origin", "instruction", *FIELDS, "tags", "pre", "post")
 """Those that a file has: version 0.1.0 spelled `license` in the other way, and said by tags where an instruction comes from."""
 
 Row = dict[str, Any]

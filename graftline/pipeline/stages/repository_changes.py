@@ -10,7 +10,7 @@ from graftline.core.record import ArtifactRecord
 from graftline.datasets.deduplicate import shard_tables
 from graftline.datasets.edit import Edit
 from graftline.datasets.repository_changes.assign import SplitAssigner
-from graftline.datasets.repository_changes.candidate import Candidate, Refusal
+from graftline.datasets.repository_changes.candidate import Candidate, ChangeRejection
 from graftline.datasets.repository_changes.histories import (
     Repository,
     describe_skipped,
@@ -51,7 +51,7 @@ def repository_changes(lineage: Lineage) -> Built:
         "tools": tool_versions("characters/4"),  # tokens are not counted
     }
 
-    def read_all() -> Iterator[Candidate | Refusal]:
+    def read_all() -> Iterator[Candidate | ChangeRejection]:
         yield from release_candidates(_read_edits(lineage, datasets), config.min_files)
         for file in files:
             yield from read_records(file, config)

@@ -20,7 +20,7 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
-from graftline.pipeline.teacher_terms import leave_out_forbidden, teachers_without_training
+from graftline.pipeline.teacher_terms import select_trainable, teachers_without_training
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task, describe_left_out
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
@@ -68,11 +68,14 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         held_out: list[Row] = []
         tasks: list[Task] = []
         left_out = Counter[str]()
-        to_train, to_look, to_solve = (_material(lineage, split) for split in (_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT))
+        by_terms: dict[Language, Counter[str]] = {}
+        to_train = _material(lineage, _TRAIN_SPLIT, by_terms)
+        to_look, to_solve = (_material(lineage, split, {}) for split in (_LOOK_SPLIT, _SOLVE_SPLIT))
         for part in parts_of(source):
             train += rows_of(to_train, config.recipe, part, prompt, part.examples, left_out)[0]
             held_out += rows_of(to_look, config.recipe, part, prompt, part.held_out, Counter())[0]
             tasks += rows_of(to_solve, config.recipe, part, prompt, part.held_out, Counter())[1]
+        left_out.update(sum(by_terms.values(), Counter[str]()))
         if not train:
             cause = describe_left_out(left_out, "attempts") or "nothing fits what `data` asks for"
             raise DataError(f"recipe {name!r}: {cause}, so there is nothing to train on")
@@ -107,8 +110,11 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
     return source, load_prompt(paths.configs, source.prompt)
 
 
-def _material(lineage: Lineage, split: Split) -> Material:
-    """Return what is stored of a split; of attempts, those that are of the settings of now."""
+def _material(lineage: Lineage, split: Split, by_terms: dict[Language, Counter[str]]) -> Material:
+    """Return what is stored of a split; of attempts, those that are of the settings of now.
+
+    How many of a language may not be trained on is put into `by_terms`, once it is read.
+    """
 
     def edits(language: Language) -> list[Edit]:
         return list(read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit))
@@ -118,7 +124,8 @@ def _material(lineage: Lineage, split: Split) -> Material:
         tasks = [*stored]
         shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
         chosen = current_attempts(read_shards(shards), tasks).attempts
-        return {task.id: task for task in tasks}, [*leave_out_forbidden(chosen, refused)]
+        by_terms[language] = Counter()  # parts of one recipe may read the same language
+        return {task.id: task for task in tasks}, select_trainable(chosen, refused, by_terms[language])
 
     refused = teachers_without_training(lineage.paths.configs)
 

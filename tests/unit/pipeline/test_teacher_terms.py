@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from graftline.pipeline.attempts import check_price
 from graftline.pipeline.cost_estimate import estimate_cost
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import Budget, TrajectorySettings
-from graftline.pipeline.teacher_terms import describe_terms, leave_out_forbidden, teachers_without_training
+from graftline.pipeline.teacher_terms import describe_terms, select_trainable, teachers_without_training
+from graftline.rollouts.task import describe_left_out
 from graftline.rollouts.trajectory import Trajectory
 from tests.tasks import make_task
 from tests.unit.rollouts.test_feedback_attempts import ASKED, OLD, attempted
@@ -49,8 +51,13 @@ def test_what_terms_forbid_now_or_forbade_then_is_left_out_and_said(
     refused = teachers_without_training(configs)
     free, then = attempt_of("openai/free"), attempt_of("openai/free", OutputTerms(**FORBIDDEN))
     with caplog.at_level(logging.WARNING):
-        rows = [*leave_out_forbidden([free, then, attempt_of("openai/strict"), attempt_of("induction")], refused)]
+        left_out = Counter[str]()
+        rows = select_trainable([free, then, attempt_of("openai/strict"), attempt_of("induction")], refused, left_out)
     assert (refused, [row.teacher for row in rows]) == (["openai/strict"], ["openai/free", "induction"])
+    assert left_out == {"not_kept.forbidden_by_terms": 2}
+    assert describe_left_out(left_out, "attempts") == (
+        "attempts left out: 2 may not be trained on, by the terms of their teacher"
+    )
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["openai/free", "openai/strict"]
     assert "left out of training rows, by the terms of its answers: 1 of its attempts" in caplog.text
 
