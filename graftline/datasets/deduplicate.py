@@ -35,9 +35,13 @@ REASONS = ("", "duplicate_id", "duplicate_row", "duplicate_commit", "duplicate_c
 Indices = npt.NDArray[np.int64]
 Pairs = npt.NDArray[np.int64]
 """Shape (pairs, 2), the lesser index first."""
+Signatures = npt.NDArray[np.uint32]
+"""Shape (texts, `PERMUTATIONS`)."""
 
 _COLUMNS = ("line_bytes", "id_key", "asked_key", "pre_key", "done_key", "change_key", "link_keys", "signature")
 _BAND_ROWS = 4
+BANDS = range(0, PERMUTATIONS, _BAND_ROWS)
+"""First column of each band of a signature."""
 _COMPARED_AT_ONCE = 1 << 16
 _REMEMBERED_CHANGES = 1 << 14  # an edit is compared with its neighbors in every band
 
@@ -83,7 +87,7 @@ class EditTable:
     """Of groups, aliases and commits, of all edits in a row."""
     link_owners: Indices
     """Index of the edit that each of `links` is of."""
-    signatures: npt.NDArray[np.uint32]
+    signatures: Signatures
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -115,7 +119,7 @@ def load_edits(folders: Mapping[str, Path], languages: Sequence[Language]) -> Ed
                 columns["link_keys"].append(links.flatten().to_numpy())
                 lengths = links.value_lengths().to_numpy()
                 columns["owner"].append(np.repeat(np.arange(total, total + rows), lengths))
-                columns["signature"].append(_matrix(table["signature"].combine_chunks()))
+                columns["signature"].append(read_signatures(table["signature"]))
                 columns["language"].append(np.full(rows, number, np.int8))
                 ends = np.cumsum(columns["line_bytes"][-1] + 1)  # with the end of the line
                 columns["offset"].append(ends - columns["line_bytes"][-1] - 1)
@@ -138,12 +142,27 @@ def load_edits(folders: Mapping[str, Path], languages: Sequence[Language]) -> Ed
     )
 
 
-def _matrix(signatures: Any) -> npt.NDArray[np.uint32]:
+def read_signatures(column: Any) -> Signatures:
+    """Return a column of signatures, of a pyarrow table, as one row for each text."""
+    signatures = column.combine_chunks()
     # all values have one length, so the buffer of their bytes is the matrix
-    data = signatures.buffers()[2]
     width = PERMUTATIONS * 4
     start = signatures.offset * width
-    return np.frombuffer(data, np.uint8)[start : start + len(signatures) * width].view(np.uint32)
+    return signature_matrix(np.frombuffer(signatures.buffers()[2], np.uint8)[start : start + len(signatures) * width])
+
+
+def signature_matrix(content: bytes | npt.NDArray[np.uint8]) -> Signatures:
+    """Return signatures that stand one after the other as one row for each text."""
+    return np.frombuffer(content, np.uint32).reshape(-1, PERMUTATIONS)
+
+
+def band_keys(signatures: Signatures, band: int) -> Hashes:
+    """Return a key for each text, which two share if they agree in the band that begins at column `band`."""
+    keys = np.zeros(len(signatures), np.uint64)
+    for column in np.ascontiguousarray(signatures[:, band : band + _BAND_ROWS]).T:
+        keys = (keys ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(32)
+    return keys
 
 
 def find_duplicates(edits: EditTable, near: Pairs) -> tuple[npt.NDArray[np.int8], Indices]:
@@ -186,26 +205,23 @@ def _common_prefix(first: Sequence[str], second: Sequence[str]) -> int:
     return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(first), len(second)))
 
 
-def near_pairs(signatures: npt.NDArray[np.uint32], least: float) -> Pairs:
+def near_pairs(signatures: Signatures, least: float) -> Pairs:
     """Return pairs of rows of `signatures` that agree in at least the share `least`."""
     if not len(signatures):
         return np.zeros((0, 2), np.int64)
     candidates = np.zeros(0, np.int64)
-    for band in range(0, signatures.shape[1], _BAND_ROWS):
-        keys = np.zeros(len(signatures), np.uint64)
-        for column in np.ascontiguousarray(signatures[:, band : band + _BAND_ROWS]).T:
-            keys = (keys ^ column) * np.uint64(0x9E3779B97F4A7C15)
-            keys ^= keys >> np.uint64(32)
-        pairs = equal_pairs(keys, with_first=True)
+    for band in BANDS:
+        pairs = equal_pairs(band_keys(signatures, band), with_first=True)
         # as one number each, for those are quicker to sort; a pair that is near is a candidate of many bands
         candidates = np.union1d(candidates, pairs[:, 0] << 32 | pairs[:, 1])
     pairs = np.stack([candidates >> 32, candidates & 0xFFFFFFFF], axis=1)
-    return pairs[_agreement(signatures, pairs) >= least]
+    return pairs[agreement(signatures, signatures, pairs) >= least]
 
 
-def _agreement(signatures: npt.NDArray[np.uint32], pairs: Pairs) -> npt.NDArray[np.float64]:
+def agreement(first: Signatures, second: Signatures, pairs: Pairs) -> npt.NDArray[np.float64]:
+    """Return for each pair, a row of `first` and one of `second`, in which share of their numbers they agree."""
     chunks = [pairs[start : start + _COMPARED_AT_ONCE] for start in range(0, len(pairs), _COMPARED_AT_ONCE)]
-    shares = [(signatures[chunk[:, 0]] == signatures[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
+    shares = [(first[chunk[:, 0]] == second[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
     return np.concatenate([np.zeros(0), *shares])
 
 

@@ -7,7 +7,7 @@ than a thousandth of a language are dealt after it, the largest first, each wher
 the configured ones; where a language has as few clusters left as empty splits, to one of these.
 
 What was assigned once stays: a cluster that holds an edit, a text, a repository or a commit of an earlier assignment goes where
-that one is, whatever is added, and even if it was away in between. New edits that would join two splits fall out
+that one is, whatever is added, and even if it was away in between; so does one whose texts are like those of a change of a repository. New edits that would join two splits fall out
 (`joins_splits`), and so do all edits of a cluster that is in two splits without them.
 
 The assignments are one Parquet file per language, with a row for every normalized edit in the order in which edits are
@@ -40,10 +40,12 @@ from graftline.datasets.deduplicate import (
     least_of,
     load_edits,
     near_pairs,
+    read_signatures,
     shard_tables,
 )
 from graftline.datasets.edit import DIVISION, EDITS
-from graftline.datasets.fingerprints import Hashes, key
+from graftline.datasets.fingerprints import PERMUTATIONS, Hashes, key
+from graftline.datasets.near_texts import NearTexts
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
@@ -123,16 +125,25 @@ class Assigned:
 NOTHING_ASSIGNED = Assigned(np.zeros(0, np.uint64), np.zeros(0, np.int8))
 
 
-def assign_splits(edits: EditTable, splitting: Splitting, assigned: Assigned = NOTHING_ASSIGNED) -> Assignments:
-    """Return which of `edits` are kept, and the split of each; what is `assigned` stays where it is."""
+def assign_splits(
+    edits: EditTable,
+    splitting: Splitting,
+    assigned: Assigned = NOTHING_ASSIGNED,
+    of_changes: NearTexts | None = None,
+) -> Assignments:
+    """Return which of `edits` are kept, and the split of each; what is `assigned` stays where it is.
+
+    What is near to a text `of_changes` of repositories goes where that one is.
+    """
+    near_changes = (of_changes or NearTexts.of([], [], splitting.near_duplicate)).find(edits.signatures)
     near = near_pairs(edits.signatures, splitting.near_duplicate)
     reasons, originals = find_duplicates(edits, near)
     numbers = _number_clusters(edits, near, np.ones(len(edits), np.bool_))
-    earlier = _find_earlier(edits, numbers, assigned)
+    earlier = _find_earlier(edits, numbers, assigned, near_changes)
     if (is_torn := (earlier.sum(axis=1) > 1)[numbers]).any():
         is_between = is_torn & (assigned.find(edits.ids) < 0)
         numbers = _number_clusters(edits, near, ~is_between)
-        earlier = _find_earlier(edits, numbers, assigned)
+        earlier = _find_earlier(edits, numbers, assigned, near_changes)
         is_between |= (earlier.sum(axis=1) > 1)[numbers]
         # what falls out is kept in nobody's stead
         is_between |= is_between[originals]
@@ -162,9 +173,16 @@ def _number_clusters(edits: EditTable, near: Pairs, is_included: npt.NDArray[np.
     )
 
 
-def _find_earlier(edits: EditTable, numbers: npt.NDArray[np.int32], assigned: Assigned) -> npt.NDArray[np.bool_]:
-    """Return for each cluster in which of the splits something of it was assigned before."""
+def _find_earlier(
+    edits: EditTable,
+    numbers: npt.NDArray[np.int32],
+    assigned: Assigned,
+    near_changes: tuple[Indices, npt.NDArray[np.int8]],
+) -> npt.NDArray[np.bool_]:
+    """Return for each cluster in which of the splits something of it was assigned before, or is near to what was."""
     earlier = np.zeros((int(numbers.max(initial=-1)) + 1, len(SPLITS)), np.bool_)
+    rows, splits_near = near_changes
+    earlier[numbers[rows], splits_near] = True
     everyone = np.arange(len(edits))
     for keys, owners in ((edits.ids, everyone), (edits.pre, everyone), (edits.links, edits.link_owners)):
         splits = assigned.find(keys)
@@ -273,14 +291,15 @@ def write_assignments(
     folder: Path,
     assigned: Assigned = NOTHING_ASSIGNED,
     earlier: Assigned = NOTHING_ASSIGNED,
+    of_changes: NearTexts | None = None,
 ) -> dict[str, int]:
     """Assign the edits of the normalized datasets, given in the order of precedence, and return what became of them.
 
-    What is `assigned` stays where it is; what is from now on is written beside the assignments, for `read_assigned`, and how
+    What is `assigned`, or like a text `of_changes` of repositories, stays where it is; what is from now on is written beside the assignments, for `read_assigned`, and how
     many edits are new, stayed or fell out since they were in the splits of `earlier`, by dataset, language and split.
     """
     edits = load_edits(datasets, languages)
-    assignments = assign_splits(edits, splitting, assigned)
+    assignments = assign_splits(edits, splitting, assigned, of_changes)
     write_assigned(folder, assignments.assigned)
     ids = [id for shard in edits.shards for id in read_table(shard.table, ["id"])["id"].to_pylist()]
     for language in languages:
@@ -374,6 +393,21 @@ def _assignment_columns(assignments: Assignments, ids: list[str], shard: Shard) 
         "kept_id": [ids[original] if original != index else None for index, original in originals],
         "cluster": [f"{name:016x}" for name in assignments.clusters[rows].tolist()],
     }
+
+
+def read_near_edits(
+    assignments: Path, datasets: Mapping[str, Path], languages: Sequence[Language], least: float
+) -> NearTexts:
+    """Return the texts before of all edits that are in a split; arguments as of `write_split`."""
+    signatures, splits = [np.zeros((0, PERMUTATIONS), np.uint32)], [np.zeros(0, np.int8)]
+    for language in languages:
+        columns = read_table(assignments / f"{language}.parquet", ["split"])["split"].to_pylist()
+        of_language = np.array([-1 if split is None else SPLITS.index(split) for split in columns], np.int8)
+        shards = [path for folder in datasets.values() for path in shard_tables(folder, language)]
+        tables = [read_signatures(read_table(path, ["signature"])["signature"]) for path in shards]
+        signatures += [np.concatenate(tables)[of_language >= 0]] if tables else []
+        splits.append(of_language[of_language >= 0])
+    return NearTexts(np.concatenate(signatures), np.concatenate(splits), least)
 
 
 @dataclass(frozen=True, slots=True)

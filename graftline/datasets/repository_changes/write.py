@@ -85,6 +85,7 @@ def write_changes(
         for of_split in rows.values():
             writer.append(of_split)
     write_assigned(folder, assigner.assigned)
+    assigner.near_changes.write(folder)
     total = sum(map(len, rows.values()))
     return {
         "rows_in": total + rejected.total(),

@@ -21,10 +21,10 @@ from graftline.datasets.repository_changes.judge import Judge
 from graftline.datasets.repository_changes.records import read_records, record_files
 from graftline.datasets.repository_changes.releases import release_candidates
 from graftline.datasets.repository_changes.write import write_changes
-from graftline.datasets.splits import ASSIGNED
+from graftline.datasets.splits import ASSIGNED, language_files, read_near_edits
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.stages.normalized import evaluation_config, evaluation_records, read_evaluations, tool_versions
-from graftline.pipeline.stages.splits import recall_assigned
+from graftline.pipeline.stages.splits import check_division, recall_assigned, recall_near
 
 
 def repository_changes(lineage: Lineage) -> Built:
@@ -34,10 +34,12 @@ def repository_changes(lineage: Lineage) -> Built:
     division = lineage.read_input(paths.division, "division")
     repositories = list(open_repositories(config, paths.root))
     files = [file for name in config.records for file in record_files(paths.root / name)]
+    records = {name: lineage.read_input(paths.normalized(name), "normalized") for name in catalog.sources}
+    check_division(lineage, division, records)
     datasets = [name for name, dataset in catalog.sources.items() if dataset.holds_releases and config.releases]
     inputs: dict[str, ArtifactRecord | str] = {
-        "division": lineage.read_part(paths.division, division, ASSIGNED),
-        **{f"normalized/{name}": _read_lines_of(lineage, name) for name in datasets},
+        "division": lineage.read_part(paths.division, division, ASSIGNED, *language_files(division.files)),
+        **{f"normalized/{name}": record for name, record in records.items()},
         **{f"git/{repository.settings.name}": _revision(repository) for repository in repositories},
         **{f"records/{paths.relative(file)}": sha256_file(file) for file in files},
         **evaluation_records(lineage),
@@ -59,21 +61,20 @@ def repository_changes(lineage: Lineage) -> Built:
             yield from read_candidates(repository, config, frozenset(catalog.languages))
 
     def make(folder: Path) -> Contents:
+        least = catalog.splitting.near_duplicate
+        folders = {name: paths.normalized(name) for name in records}
         assigner = SplitAssigner(
-            catalog.splitting, recall_assigned(paths.division), recall_assigned(paths.repository_changes)
+            catalog.splitting,
+            recall_assigned(paths.division),
+            recall_assigned(paths.repository_changes),
+            read_near_edits(paths.division, folders, catalog.languages, least),
+            recall_near(paths.repository_changes, least),
         )
         judge = Judge(config, catalog.cleaning, catalog.decontamination, read_evaluations(lineage))
         counts = write_changes(read_all(), judge, assigner, folder)
         return Contents({**counts, **describe_skipped(repositories)})
 
     return lineage.build(paths.repository_changes, request_of("repository_changes", "all", inputs, settings), make)
-
-
-def _read_lines_of(lineage: Lineage, dataset: str) -> str:
-    """Return what stands for the edits of a dataset, whose columns are not read."""
-    record = lineage.read_input(lineage.paths.normalized(dataset), "normalized")
-    names = sorted(name for name in record.files if name.endswith(".jsonl") and name != "labels.jsonl")
-    return lineage.read_part(lineage.paths.normalized(dataset), record, *names) if names else record.identity
 
 
 def _revision(repository: Repository) -> str:

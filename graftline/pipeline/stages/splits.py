@@ -1,15 +1,17 @@
 """The stages `division`, over all edits, and `splits`: the edits of one language and split."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built, Contents
 from graftline.core.errors import RecordError
 from graftline.core.parquet import ParquetError
-from graftline.core.record import checksum_files, load_record
+from graftline.core.record import ArtifactRecord, checksum_files, load_record
+from graftline.datasets.near_texts import SIGNATURES, NearTexts
 from graftline.datasets.splits import (
     ASSIGNED,
     NOTHING_ASSIGNED,
@@ -24,6 +26,8 @@ from graftline.pipeline.lineage import Lineage, request_of
 
 logger = logging.getLogger(__name__)
 
+MemoryT = TypeVar("MemoryT")
+
 _REMEDY = "it says what was held out before. Restore the folder, or remove it to assign all edits anew"
 
 
@@ -34,9 +38,7 @@ def splits(lineage: Lineage, language: Language, split: Split) -> Built:
     inputs = {"division": lineage.read_part(folder, division, f"{language}.parquet")}
     folders = {name: lineage.paths.normalized(name) for name in lineage.catalog.sources}
     records = {name: lineage.read_input(normalized, "normalized") for name, normalized in folders.items()}
-    if division.inputs != {name: record.identity for name, record in records.items()}:
-        # its rows are those of the normalized files in their order, and would be taken for those of others
-        raise RecordError(f"{folder}: was made from other normalized edits; materialize its asset again")
+    check_division(lineage, division, records)
     for name, record in records.items():
         if names := [file for file in record.files if file.startswith(f"{language}-")]:
             inputs[f"normalized/{name}"] = lineage.read_part(folders[name], record, *sorted(names))
@@ -47,6 +49,14 @@ def splits(lineage: Lineage, language: Language, split: Split) -> Built:
         return Contents(write_split(folder, folders, language, split, partial))
 
     return lineage.build(lineage.paths.partition("processed", language, split), request, make)
+
+
+def check_division(lineage: Lineage, division: ArtifactRecord, normalized: Mapping[str, ArtifactRecord]) -> None:
+    """Raise RecordError if the division is of other edits: its rows are those of the normalized files in their order."""
+    if division.inputs != {name: record.identity for name, record in normalized.items()}:
+        raise RecordError(
+            f"{lineage.paths.division}: was made from other normalized edits; materialize its asset again"
+        )
 
 
 def division(lineage: Lineage) -> Built:
@@ -74,6 +84,7 @@ def division(lineage: Lineage) -> Built:
     def make(folder: Path) -> Contents:
         # an edit of a repository that has changes goes where they are
         of_changes = recall_assigned(changes) if changes.exists() else NOTHING_ASSIGNED
+        near_changes = recall_near(changes, lineage.catalog.splitting.near_duplicate)
         assigned = recall_assigned(lineage.paths.division).join(of_changes)
         earlier = _read_memory(read_splits, lineage.paths.division)
         if lineage.find_record(lineage.paths.division) and not lineage.paths.division.exists():
@@ -81,7 +92,10 @@ def division(lineage: Lineage) -> Built:
                 "the store of artifacts lost a file of the division, so all edits are assigned to splits anew"
             )
         catalog = lineage.catalog
-        return Contents(write_assignments(folders, catalog.languages, catalog.splitting, folder, assigned, earlier))
+        counts = write_assignments(
+            folders, catalog.languages, catalog.splitting, folder, assigned, earlier, near_changes
+        )
+        return Contents(counts)
 
     return lineage.build(lineage.paths.division, request, make)
 
@@ -92,21 +106,31 @@ def recall_assigned(folder: Path) -> Assigned:
     Raises:
         RecordError: it is not; all edits would be dealt anew, and what was held out could be trained on.
     """
+    _check_memory(folder)
+    return _read_memory(read_assigned, folder)
+
+
+def recall_near(changes: Path, least: float) -> NearTexts:
+    """Return the texts of changes that were ever assigned; raises as `recall_assigned`."""
+    _check_memory(changes)
+    return _read_memory(lambda folder: NearTexts.read(folder, least), changes)
+
+
+def _check_memory(folder: Path) -> None:
     record = None
     with suppress(RecordError):
         record = load_record(folder)
     if record is not None:
-        names = [ASSIGNED] if ASSIGNED in record.files else [*record.files]
+        names = [name for name in (ASSIGNED, SIGNATURES) if name in record.files] or [*record.files]
         lacking = [name for name in names if not (folder / name).exists()]
         altered = lacking or [
             name for name, sums in checksum_files(folder, names).items() if sums != record.files[name]
         ]
         if altered:
             raise RecordError(f"{folder / altered[0]}: is {'missing' if lacking else 'altered'}; {_REMEDY}")
-    return _read_memory(read_assigned, folder)
 
 
-def _read_memory(read: Callable[[Path], Assigned], folder: Path) -> Assigned:
+def _read_memory(read: Callable[[Path], MemoryT], folder: Path) -> MemoryT:
     try:
         return read(folder)
     except ParquetError as error:

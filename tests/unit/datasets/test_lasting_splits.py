@@ -13,6 +13,7 @@ from graftline.datasets.catalog import Splitting
 from graftline.datasets.deduplicate import REASONS, EditTable
 from graftline.datasets.edit import DIVISION
 from graftline.datasets.fingerprints import PERMUTATIONS, key
+from graftline.datasets.near_texts import NearTexts
 from graftline.datasets.splits import NOTHING_ASSIGNED, SPLITS, Assigned, Assignments, assign_splits, read_assigned
 
 TRAIN = SPLITS.index("train")
@@ -148,3 +149,14 @@ def test_what_was_held_out_is_not_forgotten_in_silence(tmp_path: Path) -> None:
     (tmp_path / "assigned.parquet").write_bytes(b"no file of Parquet")
     with pytest.raises(ParquetError, match=r"assigned\.parquet: cannot be read"):
         read_assigned(tmp_path)
+
+
+def test_an_edit_like_a_file_of_a_change_goes_where_the_change_is() -> None:
+    rows = [(f"a:{number}", f"r{number}", f"t{number}") for number in range(6)]
+    table = table_of(rows)
+    of_changes = NearTexts(table.signatures[:3], np.array([2, 1, 2], np.int8), 0.7)
+    splits = splits_of(rows, assign_splits(table, Splitting(), NOTHING_ASSIGNED, of_changes))
+    assert [splits[f"a:{number}"] for number in range(3)] == ["test", "dev", "test"]
+    # what was assigned to another split before is dropped from both
+    before = Assigned.of(table.ids[:1], np.array([TRAIN], np.int8))
+    assert reasons_of(rows, assign_splits(table, Splitting(), before, of_changes)) == {"a:0": "joins_splits"}

@@ -1,12 +1,14 @@
 """Pairs of near and equal things, and what hangs together by them, against what comparing all with all finds."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graftline.datasets.deduplicate import components, near_pairs
 from graftline.datasets.fingerprints import PERMUTATIONS, signatures
+from graftline.datasets.near_texts import NearTexts
 
 LEAST = 0.7
 
@@ -74,6 +76,22 @@ def test_pairs_come_once_in_order_with_the_lesser_first() -> None:
 def test_few_texts_have_no_pairs(rows: int) -> None:
     pairs = near_pairs(np.zeros((rows, PERMUTATIONS), np.uint32), LEAST)
     assert (pairs.shape, pairs.dtype) == ((0, 2), np.int64)
+
+
+def test_a_text_is_near_to_those_whose_splits_are_known(tmp_path: Path) -> None:
+    texts = matrix(families(1, count=60, size=3, changes=8))
+    splits = np.arange(90, dtype=np.int8) % 3
+    near = all_near(texts, LEAST)
+    expected = {(second - 90, int(splits[first])) for first, second in near if first < 90 <= second}
+    NearTexts(texts[:90], splits, LEAST).join(NearTexts(texts[:90], splits, LEAST)).write(tmp_path)
+    read = NearTexts.read(tmp_path, LEAST)
+    assert (len(read), len(NearTexts.read(tmp_path / "nowhere", LEAST))) == (90, 0)
+    rows, splits_near = read.find(texts[90:])
+    pairs = {*zip(rows.tolist(), splits_near.tolist(), strict=True)}
+    assert len(expected) > 30
+    assert pairs <= expected
+    assert len(pairs) >= 0.97 * len(expected)
+    assert NearTexts.of([], [], LEAST).find(texts)[0].tolist() == []
 
 
 def test_texts_with_nothing_in_common_have_no_pairs() -> None:

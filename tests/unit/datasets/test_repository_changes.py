@@ -18,7 +18,8 @@ from graftline.core.parquet import read_parquet
 from graftline.datasets.catalog import Cleaning, Decontamination, Splitting
 from graftline.datasets.decontaminate import evaluations
 from graftline.datasets.edit import Edit
-from graftline.datasets.fingerprints import group_key
+from graftline.datasets.fingerprints import group_key, signatures, strip_whitespace
+from graftline.datasets.near_texts import NearTexts
 from graftline.datasets.repository_changes.assign import SplitAssigner
 from graftline.datasets.repository_changes.change import RepositoryChange
 from graftline.datasets.repository_changes.histories import Repository, open_repositories, read_candidates
@@ -431,3 +432,38 @@ def test_a_change_is_where_its_repository_is(
         fork = change.model_copy(update={"repo": "fork/store", "aliases": (), "commit": "3" * 40})
         later = SplitAssigner(Splitting(), NOTHING_ASSIGNED, assigner.assigned)
         assert later.assign(fork) == split
+
+
+def test_a_copy_under_another_name_goes_where_the_repository_is(tmp_path: Path) -> None:
+    body = "".join(f"def step_{n}(rows):\n    return fetch(rows, {n})\n\n\n" for n in range(40))
+    (tmp_path / "changes.jsonl").write_text(
+        json.dumps(
+            row(
+                files=[
+                    {"path": name, "before": f"{body}# {name}\n", "after": body.replace("fetch", "get")}
+                    for name in NAMES
+                ]
+            )
+        )
+    )
+    [change] = read_changes(tmp_path / "changes.jsonl")
+    altered = [
+        file.model_copy(
+            update={"path": f"src/{file.path}", "before": f"import logging\n{file.before}", "after": file.after}
+        )
+        for file in change.files
+    ]
+    copy = change.model_copy(update={"repo": "other/thing", "commit": "3" * 40, "files": tuple(altered)})
+    assigner = SplitAssigner(Splitting(), assigned(acme__shop=2), NOTHING_ASSIGNED)
+    assert [assigner.assign(one) for one in (change, copy)] == ["test", "test"]
+    # in a later run, and where an edit has such a text
+    assigner.near_changes.write(tmp_path)
+    later = NearTexts.read(tmp_path, Splitting().near_duplicate)
+    edits = NearTexts.of(signatures([strip_whitespace(body).lower()]), [1], Splitting().near_duplicate)
+
+    def assign(of_edits: Assigned, *near: NearTexts) -> str | None:
+        return SplitAssigner(Splitting(), of_edits, NOTHING_ASSIGNED, *near).assign(copy)
+
+    assert assign(NOTHING_ASSIGNED, edits) == "dev"
+    assert (assign(assigned(other__thing=0), edits), assign(NOTHING_ASSIGNED, edits, later)) == (None, None)
+    assert assign(assigned(other__thing=2), NearTexts.of([], [], 0.7), later) == "test"
