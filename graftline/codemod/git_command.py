@@ -4,6 +4,9 @@ Covered: nothing it says runs a program (hooks, pagers, file system monitors, te
 checks, credential helpers), nothing is fetched from elsewhere, no configuration of the user or the system is read, and every
 call has limits of time, memory and output. With nothing of it run, the owner of the repository does not matter
 (`safe.directory`). Not covered: faults in git's own reading of objects.
+
+It does not run in a jail of `sandbox.jail`: a jail works on a copy of a few files in memory, and a history has gigabytes that git
+reads where they lie; and each case starts its program anew, where one that reads a history streams thousands of objects through one.
 """
 
 import os
