@@ -38,9 +38,9 @@ class NearTexts:
     def __len__(self) -> int:
         return len(self.splits)
 
-    def join(self, *others: "NearTexts") -> "NearTexts":
-        """Return the texts here and in `others`."""
-        parts = (self, *others)
+    def join(self, *texts: "NearTexts") -> "NearTexts":
+        """Return the texts here and in `texts`."""
+        parts = (self, *texts)
         signatures, splits = [part.signatures for part in parts], [part.splits for part in parts]
         return NearTexts(np.concatenate(signatures), np.concatenate(splits), self.least)
 
@@ -53,10 +53,10 @@ class NearTexts:
             counts = np.minimum(np.searchsorted(keys, sought, "right") - starts, MOST_OF_BAND)
             rows = np.repeat(np.arange(len(sought)), counts)
             within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-            others = order[np.repeat(starts, counts) + within].astype(np.int64)
-            is_near = agreement(signatures, self.signatures, np.stack([rows, others], axis=1)) >= self.least
+            candidates = order[np.repeat(starts, counts) + within].astype(np.int64)
+            is_near = agreement(signatures, self.signatures, np.stack([rows, candidates], axis=1)) >= self.least
             rows_near.append(rows[is_near])
-            splits_near.append(self.splits[others[is_near]])
+            splits_near.append(self.splits[candidates[is_near]])
         return np.concatenate(rows_near), np.concatenate(splits_near)
 
     def write(self, folder: Path) -> None:

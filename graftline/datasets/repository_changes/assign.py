@@ -69,8 +69,7 @@ class SplitAssigner:
     @property
     def near_changes(self) -> NearTexts:
         """The texts of all changes by now."""
-        first, *others = (*self._near_changes, self._near_new)
-        return first.join(*others)
+        return self._near_new.join(*self._near_changes)
 
     def _find(self, keys: list[int]) -> set[int]:
         hashes = np.array(keys, np.uint64)
