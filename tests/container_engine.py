@@ -13,12 +13,18 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
+from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
+
+from graftline.harbor.executors.base import Executor
 
 _PLACES = re.compile(r"(?<![\w./-])/(?=(?:app|logs|srv|sys/fs/cgroup|tests|tmp|usr/local/bin|work)\b)")
 _FOLDERS = ("app", "logs", "sys/fs/cgroup", "tmp", "usr/local/bin", "work")
@@ -94,7 +100,6 @@ class ContainerFiles:
 
 
 BASES = ("scratch", "debian:13", "python:3.11-slim")
-INSTRUCTIONS = ("FROM", "WORKDIR", "ENV", "LABEL", "COPY", "RUN")
 
 
 @dataclass
@@ -107,50 +112,54 @@ class Image:
     labels: dict[str, str] = field(default_factory=dict)
     working_dir: str = ""
 
+    def steps(self, source: Path, dockerfile: str, images: Mapping[str, "Image"]) -> Iterator[tuple[str, str]]:
+        """Carry out a Dockerfile; yield what each step prints, and what is wrong with it, which ends it."""
+        lines = [line for line in dockerfile.splitlines() if line.strip() and not line.startswith("#")]
+        for number, line in enumerate(lines, start=1):
+            word, _, rest = line.partition(" ")
+            fault = self._carry_out(source, word.upper(), rest.strip(), images)
+            yield f"Step {number}/{len(lines)} : {line}\n", fault
+            if fault:
+                return
 
-def instructed(image: Image, source: Path, word: str, rest: str, images: Mapping[str, Image]) -> str:
-    """Carry out one instruction on `image`, and return what is wrong with it; nothing where it is right."""
-    if word == "FROM":
-        if rest not in BASES and rest not in images:
-            return f"pull access denied for {rest}, repository does not exist or may require 'docker login'"
-        if rest in images:
-            image.files.copy_of(images[rest].files)
-    elif word == "WORKDIR":
-        image.working_dir = rest
-        image.files.path(rest).mkdir(parents=True, exist_ok=True)
-    elif word in ("ENV", "LABEL"):
-        values = dict(each.partition("=")[::2] for each in shlex.split(rest))
-        (image.env if word == "ENV" else image.labels).update(values)
-    elif word == "COPY":
-        return _copied(image, source, rest)
-    elif word == "RUN":
-        done = subprocess.run(
-            ["/bin/sh", "-c", image.files.mapped(rest)],
-            cwd=image.files.path(image.working_dir),
-            env=image.files.environment(image.env),
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            return f"The command '/bin/sh -c {rest}' returned a non-zero code: {done.returncode}: {done.stderr}"
-    return ""
+    def _carry_out(self, source: Path, word: str, rest: str, images: Mapping[str, "Image"]) -> str:
+        match word:
+            case "FROM" if rest in images:
+                self.files.copy_of(images[rest].files)
+            case "FROM" if rest not in BASES:
+                return f"pull access denied for {rest}, repository does not exist or may require 'docker login'"
+            case "WORKDIR":
+                self.working_dir = rest
+                self.files.path(rest).mkdir(parents=True, exist_ok=True)
+            case "ENV" | "LABEL":
+                values = dict(each.partition("=")[::2] for each in shlex.split(rest))
+                (self.env if word == "ENV" else self.labels).update(values)
+            case "COPY":
+                return self._copy(source, *shlex.split(rest))
+            case "RUN":
+                done = subprocess.run(
+                    ["/bin/sh", "-c", self.files.mapped(rest)],
+                    cwd=self.files.path(self.working_dir),
+                    env=self.files.environment(self.env),
+                    check=False,
+                    capture_output=True,
+                    text=True,
+                )
+                if done.returncode:
+                    return f"The command '/bin/sh -c {rest}' returned a non-zero code: {done.returncode}: {done.stderr}"
+        return ""
 
-
-def _copied(image: Image, source: Path, rest: str) -> str:
-    wanted, target = shlex.split(rest)
-    found = source / wanted
-    base = "" if target.startswith("/") else image.working_dir
-    place = image.files.path(f"{base}/{target}")
-    if not found.exists():
-        return f"COPY failed: file not found in build context: stat {wanted}: file does not exist"
-    if found.is_dir():
-        shutil.copytree(found, place, symlinks=True, dirs_exist_ok=True)
-    else:
-        place = place / found.name if target.endswith("/") or place.is_dir() else place
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(found, place)
-    return ""
+    def _copy(self, source: Path, name: str, target: str) -> str:
+        place = self.files.path(target if target.startswith("/") else f"{self.working_dir}/{target}")
+        if not (source / name).exists():
+            return f"COPY failed: file not found in build context: stat {name}: file does not exist"
+        if (source / name).is_dir():
+            shutil.copytree(source / name, place, symlinks=True, dirs_exist_ok=True)
+        else:
+            place = place / name if target.endswith("/") or place.is_dir() else place
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, place)
+        return ""
 
 
 class RefusalError(Exception):
@@ -160,10 +169,75 @@ class RefusalError(Exception):
         self.status, self.message, self.headers = status, message, headers or {}
 
 
+class ContainerEngine:
+    """A server in a thread, with a folder for what it keeps.
+
+    Engines have `listen()`, which returns the server, `open_executor(**changes)`, `forget_images()`, `remove(container)` and
+    `leave_container(name, snapshot_id, labels)`, which makes a container that somebody left.
+
+    `faults` are used up in order: a text that the next path that has it is answered with, the status, message, headers.
+    """
+
+    build_path: ClassVar[str]
+    create_path: ClassVar[str]
+    write_path: ClassVar[str]
+    read_path: ClassVar[str]
+    """Texts in the paths by which an image is built, a container made, filled and read."""
+
+    def __init__(self) -> None:
+        self.created: list[dict[str, Any]] = []
+        """What every container was asked for as."""
+        self.containers: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.faults: list[tuple[Any, ...]] = []
+
+    def labels(self) -> list[dict[str, str]]:
+        """Those of every container that was asked for, by their last names."""
+        key = "Labels" if self.created and "Labels" in self.created[0] else "labels"
+        return [{name.rpartition(".")[2]: value for name, value in each[key].items()} for each in self.created]
+
+    def __enter__(self) -> Self:
+        # the name of a socket must be short
+        self._folder = Path(tempfile.mkdtemp(prefix="engine-"))
+        self._server = self.listen()
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        for container in list(self.containers.values()):
+            self.remove(container)
+        shutil.rmtree(self._folder)
+
+    def folder(self) -> Path:
+        path = self._folder / uuid4().hex[:12]
+        path.mkdir()
+        return path
+
+    def unpacked(self, *archives: bytes) -> Path:
+        """Return a folder of what is in tars."""
+        folder = self.folder()
+        for archive in archives:
+            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+                tar.extractall(folder, filter="fully_trusted")
+        return folder
+
+
+@contextmanager
+def executor_of(kind: type[ContainerEngine]) -> Iterator[Executor]:
+    """Yield an executor with an engine of its own."""
+    with kind() as engine, closing(engine.open_executor()) as executor:
+        yield executor
+
+
 class EngineHandler(BaseHTTPRequestHandler):
-    """Requests of every method, answered by `answer`."""
+    """Requests of every method, answered by `route`."""
 
     protocol_version = "HTTP/1.1"
+    engine: Any
 
     def address_string(self) -> str:
         return "local"
@@ -172,11 +246,27 @@ class EngineHandler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self.answer()
+        split = urlsplit(self.path)
+        parts = [unquote(part) for part in split.path.split("/")[1:]]
+        # Docker's paths begin with a version
+        parts = parts[1:] if parts[0].startswith("v1.") else parts
+        self.query = {name: values[0] for name, values in parse_qs(split.query, keep_blank_values=True).items()}
+        self.body = self._read()
+        asked = f"{self.command} {'/'.join(parts)}"
+        self.engine.asked.append(asked)
+        try:
+            for fault in self.engine.faults:
+                if fault[0] in asked:
+                    self.engine.faults.remove(fault)
+                    raise RefusalError(*fault[1:])
+            self.route(parts)
+        except RefusalError as refusal:
+            answer = {"message": refusal.message, "statusCode": refusal.status}
+            self.send_json(answer, refusal.status, refusal.headers)
 
     do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
 
-    def answer(self) -> None:
+    def route(self, parts: list[str]) -> None:
         raise NotImplementedError
 
     def send_json(self, answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
@@ -194,3 +284,13 @@ class EngineHandler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def _read(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(pieces)

@@ -7,30 +7,26 @@ A snapshot is a folder made by a Dockerfile, a sandbox a folder whose commands r
 by an object store of its own, as far as the SDK's client needs one. Forms of answers are those of the SDK 0.226.
 """
 
-import io
 import json
 import os
 import shutil
 import signal
 import subprocess
-import tarfile
-import tempfile
-import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email import policy
 from email.parser import BytesParser
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from socketserver import TCPServer
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
 
-from graftline.harbor.executors.base import Executor
-from tests.container_engine import INSTRUCTIONS, ContainerFiles, EngineHandler, Image, RefusalError, instructed
+from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig
+from tests.container_engine import ContainerEngine, ContainerFiles, EngineHandler, Image, RefusalError
 
 _WHEN = "2026-11-01T00:00:00.000Z"
 
@@ -126,54 +122,53 @@ class Sandbox:
         self.state = "destroyed"
 
 
-class DaytonaServer:
-    """The server; `url` is that of its API.
+class DaytonaServer(ContainerEngine):
+    """The server; `url` is that of its API."""
 
-    `faults` are used up in order: a text that the next path that has it is answered with, the status, the message, headers.
-    """
+    build_path, create_path, write_path, read_path = (
+        "POST api/snapshots",
+        "POST api/sandbox",
+        "bulk-upload",
+        "bulk-download",
+    )
 
     def __init__(self) -> None:
+        super().__init__()
         self.key = "dtn_0123456789"
         self.snapshots: dict[str, Snapshot] = {}
-        self.sandboxes: dict[str, Sandbox] = {}
-        self.created: list[dict[str, Any]] = []
-        """What every sandbox was asked for as."""
         self.commands: list[dict[str, Any]] = []
         """Of all sandboxes, those that are gone included."""
-        self.asked: list[str] = []
-        self.faults: list[tuple[str, int, str, dict[str, str]]] = []
         self.objects: dict[str, bytes] = {}
         self.is_slow_to_build = False
         """Whether a build is seen on its way."""
+        self._patch = pytest.MonkeyPatch()
 
-    def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="daytona-"))
-        server = self
-
-        class Handler(_Handler):
-            pass
-
-        Handler.daytona = server
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.base = f"http://127.0.0.1:{self._server.server_port}"
+    def listen(self) -> TCPServer:
+        allow_http(self._patch)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"engine": self}))
+        server.daemon_threads = True
+        self.base = f"http://127.0.0.1:{server.server_port}"
         self.url = f"{self.base}/api"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
+        return server
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-        for sandbox in self.sandboxes.values():
-            sandbox.end()
-        shutil.rmtree(self._folder)
+        super().__exit__()
+        self._patch.undo()
 
-    def folder(self) -> Path:
-        path = self._folder / uuid4().hex[:12]
-        path.mkdir()
-        return path
+    def open_executor(self, **changes: Any) -> DaytonaExecutor:
+        config = DaytonaExecutorConfig(api_url=self.url, target="us", poll_s=0.01, **changes)
+        return DaytonaExecutor(config, SecretStr(self.key))
+
+    def forget_images(self) -> None:
+        self.snapshots.clear()
+
+    def leave_container(self, name: str, snapshot_id: str, labels: dict[str, str]) -> None:
+        files = ContainerFiles(self.folder())
+        self.containers[name] = Sandbox({"labels": labels}, files, self.snapshots[snapshot_id], id=name)
+
+    def remove(self, container: Sandbox) -> None:
+        container.end()
+        del self.containers[container.id]
 
     def snapshot(self, name: str) -> Snapshot:
         for snapshot in self.snapshots.values():
@@ -182,60 +177,39 @@ class DaytonaServer:
         raise RefusalError(404, f"Snapshot {name} not found")
 
     def sandbox(self, name: str) -> Sandbox:
-        if name not in self.sandboxes:
+        if name not in self.containers:
             raise RefusalError(404, f"Sandbox with ID or name {name} not found")
-        return self.sandboxes[name]
+        return self.containers[name]
 
     def build(self, asked: dict[str, Any]) -> Snapshot:
-        source = self.folder()
-        for context in asked["buildInfo"].get("contextHashes") or []:
-            with tarfile.open(fileobj=io.BytesIO(self.objects[f"organization/{context}/context.tar"])) as tar:
-                tar.extractall(source, filter="fully_trusted")
+        contexts = asked["buildInfo"].get("contextHashes") or []
+        source = self.unpacked(*(self.objects[f"organization/{each}/context.tar"] for each in contexts))
         image = Image(ContainerFiles(self.folder()))
+        images = {name: each.image for name, each in self.snapshots.items()}
         snapshot = self.snapshots[asked["name"]] = Snapshot(asked["name"], image, asked)
-        lines = [line for line in asked["buildInfo"]["dockerfileContent"].splitlines() if line.strip()]
-        for number, line in enumerate(lines, start=1):
-            snapshot.log += f"Step {number}/{len(lines)} : {line}\n"
-            word, _, rest = line.partition(" ")
-            images = {name: each.image for name, each in self.snapshots.items()}
-            is_known = word.upper() in INSTRUCTIONS
-            fault = instructed(image, source, word.upper(), rest.strip(), images) if is_known else f"unknown: {word}"
+        for text, fault in image.steps(source, asked["buildInfo"]["dockerfileContent"], images):
+            snapshot.log += text
             if fault:
                 snapshot.state, snapshot.error_reason = "build_failed", fault
-                break
         return snapshot
 
 
 class _Handler(EngineHandler):
     disable_nagle_algorithm = True
-    daytona: DaytonaServer
+    engine: DaytonaServer
 
-    def answer(self) -> None:
-        split = urlsplit(self.path)
-        parts = [unquote(part) for part in split.path.split("/")[1:]]
-        self.query = {name: values[0] for name, values in parse_qs(split.query, keep_blank_values=True).items()}
-        self.body = self._read()
-        asked = f"{self.command} {'/'.join(parts)}"
-        self.daytona.asked.append(asked)
-        try:
-            for fault in self.daytona.faults:
-                if fault[0] in asked:
-                    self.daytona.faults.remove(fault)
-                    raise RefusalError(*fault[1:])
-            if parts[0] == "s3":
-                self._store("/".join(parts[2:]))
-            elif self.headers.get("Authorization") != f"Bearer {self.daytona.key}":
-                raise RefusalError(401, "Unauthorized")
-            elif parts[0] == "toolbox":
-                self._of_sandbox(self.daytona.sandbox(parts[1]), parts[2:])
-            else:
-                self._route(parts[1:])
-        except RefusalError as refusal:
-            answer = {"statusCode": refusal.status, "message": refusal.message}
-            self.send_json(answer, refusal.status, refusal.headers)
+    def route(self, parts: list[str]) -> None:
+        if parts[0] == "s3":
+            self._store("/".join(parts[2:]))
+        elif self.headers.get("Authorization") != f"Bearer {self.engine.key}":
+            raise RefusalError(401, "Unauthorized")
+        elif parts[0] == "toolbox":
+            self._of_sandbox(self.engine.sandbox(parts[1]), parts[2:])
+        else:
+            self._route(parts[1:])
 
     def _route(self, parts: list[str]) -> None:
-        daytona = self.daytona
+        daytona = self.engine
         match [self.command, *parts]:
             case ["GET", "object-storage", "push-access"]:
                 access = {name: name for name in ("accessKey", "secret", "sessionToken", "bucket")}
@@ -263,20 +237,19 @@ class _Handler(EngineHandler):
                 files = ContainerFiles(daytona.folder())
                 files.copy_of(snapshot.image.files)
                 sandbox = Sandbox(asked, files, snapshot, commands=daytona.commands)
-                daytona.sandboxes[sandbox.id] = sandbox
+                daytona.containers[sandbox.id] = sandbox
                 self.send_json(sandbox.seen(daytona.base))
             case ["GET", "sandbox"]:
                 wanted = json.loads(self.query.get("labels", "{}")).items()
                 found = [
-                    each for each in daytona.sandboxes.values() if wanted <= (each.asked.get("labels") or {}).items()
+                    each for each in daytona.containers.values() if wanted <= (each.asked.get("labels") or {}).items()
                 ]
                 self.send_json({"items": [each.seen(daytona.base) for each in found], "nextCursor": None})
             case ["GET", "sandbox", name]:
                 self.send_json(daytona.sandbox(name).seen(daytona.base))
             case ["DELETE", "sandbox", name]:
                 sandbox = daytona.sandbox(name)
-                sandbox.end()
-                del daytona.sandboxes[name]
+                daytona.remove(sandbox)
                 self.send_json(sandbox.seen(daytona.base))
             case _:
                 raise RefusalError(404, f"Cannot {self.command} {self.path}")
@@ -326,7 +299,7 @@ class _Handler(EngineHandler):
 
     def _store(self, name: str) -> None:
         """Answer as an object store: one object at a time, or in parts."""
-        objects = self.daytona.objects
+        objects = self.engine.objects
         match self.command:
             case "HEAD":
                 if name not in objects:
@@ -351,16 +324,6 @@ class _Handler(EngineHandler):
             case _:
                 raise RefusalError(404, f"Cannot {self.command} {self.path}")
 
-    def _read(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        pieces = []
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            pieces.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(pieces)
-
 
 def allow_http(patch: pytest.MonkeyPatch) -> None:
     """Let the SDK's store, which speaks TLS alone, talk to a server without a certificate."""
@@ -372,19 +335,3 @@ def allow_http(patch: pytest.MonkeyPatch) -> None:
         return store(**{**arguments, "client_options": {**arguments["client_options"], "allow_http": True}})
 
     patch.setattr(object_storage, "S3Store", plain)
-
-
-def a_daytona(_: Path) -> Executor:
-    """Return an executor with a server of its own, which ends with it."""
-    from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig
-
-    class WithServer(DaytonaExecutor):
-        def close(self) -> None:
-            super().close()
-            stack.close()
-
-    stack = ExitStack()
-    allow_http(stack.enter_context(pytest.MonkeyPatch.context()))
-    server = stack.enter_context(DaytonaServer())
-    config = DaytonaExecutorConfig(api_url=server.url, target="us", poll_s=0.01)
-    return WithServer(config, SecretStr(server.key))

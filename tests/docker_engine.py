@@ -9,29 +9,26 @@ https://docs.docker.com/reference/api/engine/version/v1.47/
 
 import base64
 import gzip
-import io
 import json
 import os
 import shutil
 import signal
 import struct
 import subprocess
-import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from socketserver import ThreadingUnixStreamServer
-from typing import Any, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from socketserver import TCPServer, ThreadingUnixStreamServer
+from typing import Any
 from uuid import uuid4
 
-from graftline.harbor.executors.base import Executor
-from tests.container_engine import INSTRUCTIONS, ContainerFiles, EngineHandler, Image, RefusalError, instructed
+from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
+from tests.container_engine import ContainerEngine, ContainerFiles, EngineHandler, Image, RefusalError
 
+INSTRUCTIONS = ("FROM", "WORKDIR", "ENV", "LABEL", "COPY", "RUN")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -112,54 +109,32 @@ class Container:
         self.is_over.set()
 
 
-class DockerEngine:
-    """The server; `url` is where it is.
+class DockerEngine(ContainerEngine):
+    """The server; `url` is where it is."""
 
-    `faults` are used up in order: a text that the next path that has it is answered with, and the status and message.
-    """
+    build_path, create_path, write_path, read_path = "POST build", "/create", "/archive", "/logs"
 
     def __init__(self, has_disk_limits: bool = False) -> None:
+        super().__init__()
         self.has_disk_limits = has_disk_limits
         self.images: dict[str, Image] = {}
-        self.containers: dict[str, Container] = {}
-        self.created: list[dict[str, Any]] = []
-        """What every container was asked for as."""
-        self.asked: list[str] = []
-        self.faults: list[tuple[str, int, str]] = []
 
-    def __enter__(self) -> Self:
-        # the name of a socket must be short
-        self._folder = Path(tempfile.mkdtemp(prefix="engine-"))
-        self.url = f"unix://{self._folder}/s"
-        engine = self
+    def listen(self) -> TCPServer:
+        path = f"{self._folder}/s"
+        self.url = f"unix://{path}"
+        return _Server(path, type("Handler", (_Handler,), {"engine": self}))
 
-        class Handler(_Handler):
-            pass
+    def open_executor(self, **changes: Any) -> DockerExecutor:
+        return DockerExecutor(DockerExecutorConfig(base_url=self.url, **changes))
 
-        Handler.engine = engine
-        self._server = _Server(f"{self._folder}/s", Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
+    def forget_images(self) -> None:
+        self.images.clear()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End everything. A second call does nothing."""
-        if not self._folder.exists():
-            return
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-        for container in list(self.containers.values()):
-            self.remove(container)
-        shutil.rmtree(self._folder)
-
-    def folder(self) -> Path:
-        path = self._folder / uuid4().hex[:12]
-        path.mkdir()
-        return path
+    def leave_container(self, name: str, snapshot_id: str, labels: dict[str, str]) -> None:
+        container = self.create({"Image": snapshot_id, "Labels": labels})
+        self.containers[name] = self.containers.pop(container.id)
+        container.id = name
+        self.created.pop()
 
     def container(self, name: str) -> Container:
         if name not in self.containers:
@@ -180,8 +155,6 @@ class DockerEngine:
         image = self.image(config["Image"])
         files = ContainerFiles(self.folder())
         files.copy_of(image.files)
-        for mount in host.get("Mounts") or []:
-            files.path(mount["Target"]).mkdir(parents=True, exist_ok=True)
         container = Container(uuid4().hex * 2, config, files, image)
         self.containers[container.id] = container
         return container
@@ -193,23 +166,20 @@ class DockerEngine:
         shutil.rmtree(container.files.folder, ignore_errors=True)
         self.containers.pop(container.id, None)
 
-    def build(self, context: bytes, dockerfile: str, tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
+    def build(self, context: bytes, name: str, tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
         """Yield what is printed; the image is there after the last line."""
-        source = self.folder()
-        with tarfile.open(fileobj=io.BytesIO(context)) as tar:
-            tar.extractall(source, filter="fully_trusted")
-        lines = [line for line in (source / dockerfile).read_text().splitlines() if line.strip() and line[0] != "#"]
-        for number, line in enumerate(lines, start=1):
-            if line.split()[0].upper() not in INSTRUCTIONS:
+        source = self.unpacked(context)
+        dockerfile = (source / name).read_text()
+        for number, line in enumerate(dockerfile.splitlines(), start=1):
+            if line.strip() and line.split()[0].upper() not in INSTRUCTIONS:
                 raise RefusalError(400, f"dockerfile parse error line {number}: unknown instruction: {line.split()[0]}")
-        return self._built(source, lines, tag, labels)
+        return self._built(source, dockerfile, tag, labels)
 
-    def _built(self, source: Path, lines: list[str], tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
+    def _built(self, source: Path, dockerfile: str, tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
         image = Image(ContainerFiles(self.folder()), labels=labels)
-        for number, line in enumerate(lines, start=1):
-            yield {"stream": f"Step {number}/{len(lines)} : {line}\n"}
-            word, _, rest = line.partition(" ")
-            if fault := instructed(image, source, word.upper(), rest.strip(), self.images):
+        for text, fault in image.steps(source, dockerfile, self.images):
+            yield {"stream": text}
+            if fault:
                 yield {"errorDetail": {"message": fault}, "error": fault}
                 return
         self.images[tag] = image
@@ -225,28 +195,8 @@ class _Server(ThreadingUnixStreamServer):
 class _Handler(EngineHandler):
     engine: DockerEngine
 
-    def answer(self) -> None:
-        split = urlsplit(self.path)
-        parts = [unquote(part) for part in split.path.split("/")[1:]]
-        if parts[0].startswith("v1."):
-            parts = parts[1:]
-        self.query = {name: values[0] for name, values in parse_qs(split.query).items()}
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        asked = f"{self.command} {'/'.join(parts)}"
-        self.engine.asked.append(asked)
-        try:
-            for fault in self.engine.faults:
-                if fault[0] in asked:
-                    self.engine.faults.remove(fault)
-                    raise RefusalError(*fault[1:])
-            self._route(asked.split()[0], parts)
-        except RefusalError as refusal:
-            self.send_json({"message": refusal.message}, refusal.status)
-
-    def _route(self, method: str, parts: list[str]) -> None:
-        match [method, *parts]:
-            case ["GET" | "HEAD", "_ping"]:
-                self.send_content(b"OK", "text/plain")
+    def route(self, parts: list[str]) -> None:
+        match [self.command, *parts]:
             case ["GET", "version"]:
                 self.send_json({"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "27.3.1"})
             case ["POST", "build"]:
@@ -259,21 +209,17 @@ class _Handler(EngineHandler):
                     "Env": [f"{name}={value}" for name, value in image.env.items()],
                 }
                 self.send_json({"Id": image.id, "RepoTags": ["/".join(name)], "Config": config})
-            case ["DELETE", "images", *name]:
-                self.engine.image("/".join(name))
-                del self.engine.images["/".join(name)]
-                self.send_json([{"Untagged": "/".join(name)}])
             case ["GET", "containers", "json"]:
                 self.send_json(self._listed())
             case ["POST", "containers", "create"]:
                 self.send_json({"Id": self.engine.create(json.loads(self.body)).id, "Warnings": []}, 201)
             case [_, "containers", name, *rest]:
-                self._of_container(self.engine.container(name), method, rest)
+                self._of_container(self.engine.container(name), rest)
             case _:
                 raise RefusalError(404, "page not found")
 
-    def _of_container(self, container: Container, method: str, rest: list[str]) -> None:
-        match [method, *rest]:
+    def _of_container(self, container: Container, rest: list[str]) -> None:
+        match [self.command, *rest]:
             case ["GET", "json"]:
                 config = {**container.config, "Tty": False}
                 self.send_json({"Id": container.id, "State": container.state, "Config": config})
@@ -285,9 +231,6 @@ class _Handler(EngineHandler):
                     raise RefusalError(409, f"container {container.id} is not running")
                 container.kill()
                 self.send_content(b"", status=204)
-            case ["POST", "wait"]:
-                container.is_over.wait()
-                self.send_json({"StatusCode": container.state["ExitCode"]})
             case ["POST", "attach"]:
                 self._attach(container)
             case ["GET", "logs"]:
@@ -350,16 +293,3 @@ class _Handler(EngineHandler):
         stat = {"name": path.name, "size": found.st_size, "mode": found.st_mode, "mtime": "", "linkTarget": link}
         header = {"X-Docker-Container-Path-Stat": base64.b64encode(json.dumps(stat).encode()).decode()}
         self.send_content(container.files.pack(self.query["path"]), "application/x-tar", headers=header)
-
-
-def a_docker(_: Path) -> Executor:
-    """Return an executor with an engine of its own, which ends with it."""
-    from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
-
-    class WithEngine(DockerExecutor):
-        def close(self) -> None:
-            super().close()
-            engine.close()
-
-    engine = DockerEngine().__enter__()
-    return WithEngine(DockerExecutorConfig(base_url=engine.url))

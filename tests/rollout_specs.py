@@ -121,6 +121,11 @@ def ran(executor: Executor, code: str = "reward(0.5)", **changes: Any) -> Execut
     return executor.run(a_rollout(executor, code, **changes), never)
 
 
+def ran_script(executor: Executor, lines: str, **changes: Any) -> Execution:
+    """Return the end of a rollout whose entrypoint is a shell script."""
+    return executor.run(a_spec(executor.build(a_script(lines)).snapshot_id, **changes), never)
+
+
 def graded(executor: Executor, code: str, verifier: VerifierSettings = VERIFIER, **changes: Any) -> Execution:
     """Return the end of a rollout that another box grades by what is in `score.txt`."""
     snapshot = executor.build(VERIFIER_CONTEXT).snapshot_id

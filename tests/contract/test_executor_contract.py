@@ -3,17 +3,20 @@
 `memory` runs nothing: what is about entrypoints holds for the others. An implementation is added by its name in `OPENED`.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus, VerifierSettings
-from graftline.harbor.executors.base import BuildContext, Executor, MemoryExecutor
-from tests.daytona_server import a_daytona
-from tests.docker_engine import a_docker
+from graftline.harbor.executors.base import BuildContext, Execution, Executor, MemoryExecutor
+from tests.container_engine import executor_of
+from tests.daytona_server import DaytonaServer
+from tests.docker_engine import DockerEngine
 from tests.jails import has_user_namespaces
 from tests.rollout_specs import (
     CONTEXT,
@@ -29,11 +32,11 @@ from tests.rollout_specs import (
     ran,
 )
 
-OPENED: dict[str, Callable[[Path], Executor]] = {
-    "memory": lambda _: MemoryExecutor(),
-    "local": a_local,
-    "docker": a_docker,
-    "daytona": a_daytona,
+OPENED: dict[str, Callable[[Path], AbstractContextManager[Executor]]] = {
+    "memory": lambda _: closing(MemoryExecutor()),
+    "local": lambda folder: closing(a_local(folder)),
+    "docker": lambda _: executor_of(DockerEngine),
+    "daytona": lambda _: executor_of(DaytonaServer),
 }
 RUNNING = [name for name in OPENED if name != "memory"]
 WITHOUT_RESULT = {
@@ -58,9 +61,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def executor(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    opened = OPENED[kind](tmp_path_factory.mktemp("executor"))
-    yield opened
-    opened.close()
+    with OPENED[kind](tmp_path_factory.mktemp("executor")) as executor:
+        yield executor
 
 
 def test_it_is_called_by_its_kind(executor: Executor, kind: str) -> None:
@@ -78,10 +80,8 @@ def test_a_context_is_built_once(executor: Executor) -> None:
 
 
 def test_two_that_build_at_the_same_time_get_the_same(kind: str, tmp_path: Path) -> None:
-    opened = OPENED[kind](tmp_path)
-    with ThreadPoolExecutor(4) as threads:
+    with OPENED[kind](tmp_path) as opened, ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: opened.build(CONTEXT).snapshot_id, range(4)))
-    opened.close()
     assert (len(found), len(set(found))) == (4, 1)
 
 
@@ -106,12 +106,32 @@ def test_the_same_rollout_ends_the_same(executor: Executor) -> None:
 
 
 def test_it_is_closed_twice_and_then_refuses(kind: str, tmp_path: Path) -> None:
-    opened = OPENED[kind](tmp_path)
-    box = a_rollout(opened)
-    opened.close()
-    opened.close()
-    with pytest.raises(HarborError, match="is closed; open another one"):
-        opened.run(box, never)
+    with OPENED[kind](tmp_path) as opened:
+        box = a_rollout(opened)
+        opened.close()
+        opened.close()
+        with pytest.raises(HarborError, match="is closed; open another one"):
+            opened.run(box, never)
+
+
+@pytest.mark.parametrize("kind", RUNNING, indirect=True)
+def test_what_runs_is_ended_when_it_is_closed(kind: str, tmp_path: Path) -> None:
+    asked: list[int] = []
+    runs = threading.Event()
+
+    def is_cancelled() -> bool:
+        # before it begins, and then while it runs
+        asked.append(1)
+        if len(asked) > 1:
+            runs.set()
+        return False
+
+    with OPENED[kind](tmp_path) as opened, ThreadPoolExecutor(1) as threads:
+        ending = threads.submit(opened.run, a_rollout(opened, "import time; time.sleep(60)"), is_cancelled)
+        assert runs.wait(240)
+        opened.close()
+        end: Execution = ending.result(240)
+    assert (end.reward, end.failure_cause is None) == (None, False)
 
 
 @on_those_that_run
@@ -148,6 +168,26 @@ def test_without_a_result_there_is_no_reward(executor: Executor) -> None:
         end = ran(executor, code)
         assert (end.reward, end.failure_cause) == (None, FailureCause.UNCLASSIFIED)
         assert end.error.startswith(error)
+
+
+@on_those_that_run
+def test_a_request_of_any_size_is_given_on_stdin_whether_it_is_read_or_not(executor: Executor) -> None:
+    settings = {"entrypoint": "run_rollout", "entrypoint_mode": "stdio"}
+    code = f"say({{'metrics': {{'reward_mean': 1.0, 'details': {{'n': len(request['code'])}}}}}})  # {'x' * 200_000}"
+    end = ran(executor, code, **settings)
+    assert (end.reward, end.details) == (1.0, {"n": len(code)})
+    unread = executor.build(
+        packed_context({"run_rollout": '#!/bin/sh\nprintf \'{"metrics": {"reward_mean": 0.5}}\'\n'})
+    )
+    end = ran(executor, "x" * 500_000, snapshot_id=unread.snapshot_id, **settings)
+    assert (end.success_status, end.reward) == (SuccessStatus.SUCCESS, 0.5)
+
+
+@on_those_that_run
+@pytest.mark.parametrize("entrypoint", ["run 'it", "  "])
+def test_an_entrypoint_that_is_no_command_is_not_run(executor: Executor, entrypoint: str) -> None:
+    with pytest.raises(HarborError, match="entrypoint"):
+        ran(executor, entrypoint=entrypoint)
 
 
 @on_those_that_run
@@ -236,7 +276,7 @@ def test_another_box_grades_what_was_left(executor: Executor) -> None:
 @on_those_that_run
 def test_what_an_agent_says_is_no_reward_where_another_box_grades(executor: Executor) -> None:
     end = graded(executor, "open('score.txt', 'w').write('0.25'); reward(1.0)")
-    assert end.reward == 0.25
+    assert (end.reward, end.details["reported_reward"]) == (0.25, 1.0)
 
 
 @on_those_that_run

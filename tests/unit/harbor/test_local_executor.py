@@ -210,11 +210,6 @@ def test_the_exit_code_and_the_last_words_are_told(local: LocalExecutor) -> None
     assert end.error.endswith("; see the log; its last words: ValueError: no such task")
 
 
-def test_what_the_agent_said_is_kept_beside_the_reward_of_the_verifier(local: LocalExecutor) -> None:
-    end = graded(local, "open('score.txt', 'w').write('0.5'); reward(1.0)")
-    assert (end.reward, dict(end.details)) == (0.5, {"reported_reward": 1.0})
-
-
 def test_waiting_for_a_free_place_ends_when_it_is_cancelled(tmp_path: Path) -> None:
     executor = a_local(tmp_path, at_once=1)
     is_over, runs = threading.Event(), threading.Event()
@@ -238,27 +233,6 @@ def test_waiting_for_a_free_place_ends_when_it_is_cancelled(tmp_path: Path) -> N
     first.join()
     executor.close()
     assert [end.failure_cause for end in (second, *ends)] == [FailureCause.CANCELLED] * 2
-
-
-def test_what_runs_is_ended_when_the_executor_is_closed(tmp_path: Path) -> None:
-    executor = a_local(tmp_path)
-    runs = threading.Event()
-    asked: list[int] = []
-    ends: list[Execution] = []
-
-    def is_cancelled() -> bool:
-        asked.append(1)
-        if len(asked) > 1:
-            runs.set()
-        return False
-
-    box = a_rollout(executor, "import time; time.sleep(60)")
-    runner = threading.Thread(target=lambda: ends.append(executor.run(box, is_cancelled)))
-    runner.start()
-    assert runs.wait(240)
-    executor.close()
-    runner.join()
-    assert [(end.reward, end.failure_cause) for end in ends] == [(None, FailureCause.SANDBOX_FAILED)]
 
 
 def test_a_context_that_does_not_fit_is_refused(local: LocalExecutor) -> None:
