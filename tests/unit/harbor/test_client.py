@@ -2,8 +2,8 @@ import asyncio
 import hashlib
 import logging
 import pickle
+import re
 import socket
-from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -217,21 +217,6 @@ def test_an_idempotency_key_that_no_header_takes_is_sent_as_its_digest(server: H
     assert "x-evil" not in server.asked[0].headers
 
 
-def test_work_in_a_thread_of_its_own_has_the_context_and_gives_back_its_error() -> None:
-    async def context() -> str:
-        return found.get()
-
-    async def fails() -> None:
-        raise KeyError("as it is")
-
-    found = ContextVar("found", default="")
-    found.set("here")
-
-    assert Background(context()).result(20) == "here"
-    with pytest.raises(KeyError, match="as it is"):
-        Background(fails()).result(20)
-
-
 def test_work_in_a_thread_of_its_own_can_be_cancelled() -> None:
     ended = []
 
@@ -266,44 +251,29 @@ def test_calls_of_one_loop_share_their_connections(server: HarborServer) -> None
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("urls", "fault"),
     [
-        ("ftp://example.org", "'ftp://example.org': is no URL of a service; expected https://host[:port][/path]"),
-        ("example.org", "'example.org': is no URL of a service; expected https://host[:port][/path]"),
-        ("https://:1", "'https://:1': is no URL of a service; expected https://host[:port][/path]"),
-        ("https://host:port", "'https://host:port': is no URL of a service; expected https://host[:port][/path]"),
-        ("https://[::1", "'https://[::1': is no URL of a service; expected https://host[:port][/path]"),
         (
-            "https://me:word@example.org",
-            "'…@example.org': holds a user, a query or a fragment; expected https://host[:port][/path]",
+            ("ftp://example.org", "example.org", "https://:1", "https://host:port", "https://[::1"),
+            "is no URL of a service; expected https://host[:port][/path]",
         ),
-        (
-            "https://example.org/?a=1",
-            "'https://example.org/?a=1': holds a user, a query or a fragment; expected https://host[:port][/path]",
-        ),
-        (
-            "http://example.org",
-            "'http://example.org': would send the key unencrypted to another machine; use https, a tunnel to this machine,"
-            " or pass allow_http=True",
-        ),
+        (("https://me:word@example.org", "https://example.org/?a=1"), "holds a user, a query or a fragment"),
+        (("http://example.org",), "would send the key unencrypted to another machine; use https"),
     ],
 )
-def test_an_address_that_a_key_must_not_go_to_is_refused(url: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        HarborClient(url, "key")
-
-    assert str(caught.value) == said
+def test_an_address_that_a_key_must_not_go_to_is_refused(urls: tuple[str, ...], fault: str) -> None:
+    for url in urls:
+        with pytest.raises(ConfigError, match=re.escape(fault)) as caught:
+            HarborClient(url, "key")
+        assert "word" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "url",
     ["https://example.org/prefix", "http://127.0.0.1:80", "http://[::1]", "http://localhost:1", "http://a.localhost"],
 )
-def test_an_address_may_have_a_path_and_be_plain_on_this_machine(url: str) -> None:
+def test_an_address_may_have_a_path_and_be_plain_on_this_machine_or_where_that_is_allowed(url: str) -> None:
     assert check_url(f"{url}/") == url
-
-
-def test_plain_http_to_another_machine_can_be_allowed() -> None:
     assert check_url("http://example.org", allow_http=True) == "http://example.org"
 
 

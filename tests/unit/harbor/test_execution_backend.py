@@ -51,14 +51,6 @@ def test_a_rollout_is_asked_for_and_looked_at_until_it_has_ended(
     assert server.asked[0].headers["idempotency-key"] == "r-1"
 
 
-def test_a_reward_of_zero_stays_zero(server: HarborServer, ref: HarborDeploymentRef) -> None:
-    server.outcome = lambda seed: reward(0.0)
-
-    found = HarborExecutionBackend(ref).execute(asked())
-
-    assert (found.reward_info.outcome_reward, found.reward_valid) == (0.0, True)
-
-
 def test_the_service_ends_a_rollout_before_the_client_stops_waiting(
     server: HarborServer, ref: HarborDeploymentRef
 ) -> None:

@@ -239,19 +239,27 @@ def test_what_all_tasks_have_in_common() -> None:
         ("?seed=1&seeds=1", [TASKS[1], TASKS[1]]),
     ],
 )
-def test_tasks_are_asked_for_by_seed(client: Client, query: str, expected: Any) -> None:
-    assert client.get(f"/task_info{query}", headers=KEY).json() == expected
+@pytest.mark.parametrize("is_async", [False, True])
+def test_tasks_are_asked_for_by_seed(query: str, expected: Any, is_async: bool) -> None:
+    async def description() -> dict[str, Any]:
+        return {"id": "demo", "num_tasks": 3}
+
+    async def tasks(seeds: Sequence[int]) -> list[Any]:
+        return list(instances(seeds))
+
+    later = {"provide_taskset_description": description, "provide_task_instances": tasks}
+    assert Client(app_of(**(later if is_async else {})), KEY).get(f"/task_info{query}").json() == expected
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("?seed=3", "of 1 seeds, 0 stand for a task; ask for seeds of the taskset"),
-        ("?seeds=0&seeds=2147483647", "of 2 seeds, 1 stand for a task; ask for seeds of the taskset"),
-    ],
-)
-def test_a_seed_that_stands_for_no_task_is_not_taken_for_another(client: Client, query: str, said: str) -> None:
-    assert problem(client.get(f"/task_info{query}", headers=KEY)) == (404, "unknown_seed", said, {})
+def test_a_seed_that_stands_for_no_task_is_not_taken_for_another(client: Client) -> None:
+    status, code, message, _ = problem(client.get("/task_info?seeds=0&seeds=2147483647", headers=KEY))
+    assert (status, code) == (404, "unknown_seed")
+    assert message == "of 2 seeds, 1 stand for a task; ask for seeds of the taskset"
+    body = {"trace_correlation_id": "t", "env": {"seed": 3}}
+    expected = (404, "unknown_seed", "seed 3 stands for no task; there are 0 to 2", {})
+    assert problem(client.post("/rollout", json=body, headers=KEY)) == expected
+    many = "&".join(f"seeds={seed}" for seed in range(1001))
+    assert problem(client.get(f"/task_info?{many}", headers=KEY))[0] == 422
 
 
 @pytest.mark.parametrize("value", ["-1", "2147483648", "1.5", "NaN", "one", "", "0x1", "9" * 5000, "%00", "true"])
@@ -266,24 +274,9 @@ def test_what_is_no_seed_is_refused_without_saying_it_back(client: Client, name:
     assert [fault["where"] for fault in details["faults"]] == [f"query.{name}.0"]
 
 
-def test_more_seeds_than_one_answer_holds_are_refused(client: Client) -> None:
-    query = "&".join(f"seeds={seed}" for seed in range(1001))
-    assert problem(client.get(f"/task_info?{query}", headers=KEY))[0] == 422
-
-
-def test_async_providers_do_as_well() -> None:
-    async def description() -> dict[str, Any]:
-        return {"id": "later"}
-
-    async def tasks(seeds: Sequence[int]) -> list[Any]:
-        return list(instances(seeds))
-
-    client = Client(app_of(provide_taskset_description=description, provide_task_instances=tasks), headers=KEY)
-    assert client.get("/task_info").json() == {"taskset": {"id": "later"}}
-    assert client.get("/task_info?seed=1").json() == TASKS[1]
-
-
 def test_an_app_without_providers_describes_itself_and_knows_no_seeds() -> None:
+    with pytest.raises(ConfigError, match="task app 'demo': has no way to do rollouts"):
+        app_of(rollout=None)
     client = Client(app_of(provide_taskset_description=None, provide_task_instances=None), headers=KEY)
     assert client.get("/task_info").json() == {"taskset": {"id": "demo", "name": "Demo", "description": "Counts."}}
     assert problem(client.get("/task_info?seed=0"))[:2] == (404, "no_tasks")
@@ -342,12 +335,6 @@ def test_what_asks_for_no_rollout_is_refused_without_saying_it_back(
     assert "sk-secret" not in response.text
 
 
-def test_a_seed_that_stands_for_no_task_is_no_rollout(client: Client) -> None:
-    body = {"trace_correlation_id": "t", "env": {"seed": 3}}
-    expected = (404, "unknown_seed", "seed 3 stands for no task; there are 0 to 2", {})
-    assert problem(client.post("/rollout", json=body, headers=KEY)) == expected
-
-
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_a_body_that_is_too_large_is_not_read_to_its_end(client: Client, is_declared: bool) -> None:
     read = 0
@@ -376,18 +363,6 @@ def test_a_body_that_claims_an_absurd_length_is_not_read(client: Client, length:
 )
 def test_other_routes_are_refused_in_the_same_form(client: Client, method: str, path: str, expected: Any) -> None:
     assert problem(client.request(method, path, headers=KEY))[:2] == expected
-
-
-def test_a_handler_that_fails_is_an_answer_without_reward_and_without_a_trace_of_why(client: Client) -> None:
-    def fails(request: RolloutRequest) -> None:
-        raise ValueError("sk-secret")
-
-    response = Client(app_of(rollout=fails)).post("/rollout", json={"trace_correlation_id": "t"}, headers=KEY)
-    body = response.json()
-    assert (response.status_code, body["reward_info"]["outcome_reward"], body["reward_valid"]) == (200, None, False)
-    assert (body["success_status"], body["failure_cause"]) == ("runtime_error", "unclassified")
-    assert "sk-secret" not in response.text
-    assert "Traceback" not in response.text
 
 
 # in front of a deployment
@@ -442,11 +417,6 @@ def test_a_route_that_is_added_needs_the_key_too_and_is_refused_in_the_same_form
     client = Client(app, KEY)
     assert client.get("/gone", headers={"X-API-Key": "x"}).status_code == 401
     assert problem(client.get("/gone")) == (410, "refused", "it was here", {})
-
-
-def test_an_app_without_a_way_to_do_rollouts_is_refused() -> None:
-    with pytest.raises(ConfigError, match="task app 'demo': has no way to do rollouts"):
-        app_of(rollout=None)
 
 
 def test_the_openapi_document_says_what_is_sent_and_what_is_refused(client: Client) -> None:

@@ -65,13 +65,6 @@ def test_an_upload_sends_the_packed_context_and_settings(server: HarborServer, s
     )
 
 
-def test_what_was_uploaded_can_be_referred_to(uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
-    found = uploader.create_deployment(spec)
-
-    assert found.to_ref() == HarborDeploymentRef("dep-1", uploader.client.url, "key-of-the-tests")
-    assert "key-of-the-tests" not in repr(found)
-
-
 def test_an_upload_whose_answer_was_lost_makes_one_deployment(
     server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
 ) -> None:
@@ -80,16 +73,6 @@ def test_an_upload_whose_answer_was_lost_makes_one_deployment(
     assert uploader.create_deployment(spec).id == "dep-1"
     keys = {asked.headers["idempotency-key"] for asked in server.of(CREATE)}
     assert (len(server.of(CREATE)), len(keys), len(server.deployments)) == (2, 1, 1)
-
-
-def test_two_uploads_have_two_keys(
-    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
-) -> None:
-    uploader.create_deployment(spec)
-    uploader.create_deployment(spec, auto_build=False)
-
-    assert len({asked.headers["idempotency-key"] for asked in server.of(CREATE)}) == 2
-    assert [asked.body["auto_build"] for asked in server.of(CREATE)] == [True, False]
 
 
 def test_an_upload_can_wait_for_its_build_inside_a_running_loop(server: HarborServer, spec: HarborBuildSpec) -> None:
@@ -103,14 +86,36 @@ def test_an_upload_can_wait_for_its_build_inside_a_running_loop(server: HarborSe
     assert (found.status, found.snapshot_id) == ("ready", "snap-1")
 
 
-def test_a_build_is_waited_for(server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
-    server.looks = 3
-    assert uploader.create_deployment(spec).status == "building"
+def test_a_build_is_waited_for_and_looked_at(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    server.looks = 4
+    created = uploader.create_deployment(spec)
+    assert (created.status, created.to_ref()) == ("building", HarborDeploymentRef("dep-1", server.url, server.key))
+    assert server.key not in repr(created)
+    with pytest.raises(HarborTimeoutError, match="is 'building' still after 0 s; wait longer, its build goes on"):
+        uploader.wait_for_build("dep-1", timeout_s=0)
 
-    found = uploader.wait_for_build("tests", poll_interval_s=0.01)
+    ready = uploader.wait_for_build("tests", poll_interval_s=0.01)
 
-    assert (found.id, found.status, found.build_id) == ("dep-1", "ready", "bld-dep-1")
-    assert len(server.of("GET /api/harbor/deployments/tests/status")) == 3
+    assert (ready.id, ready.status, ready.build_id) == ("dep-1", "ready", "bld-dep-1")
+    status = uploader.get_deployment_status("tests")
+    assert (status.id, status.status, [build.build_id for build in status.builds]) == ("dep-1", "ready", ["bld-dep-1"])
+    again = uploader.trigger_build("dep-1", force=True)
+    assert (again.build_id, again.status, server.asked[-1].body) == ("bld-dep-1-2", "pending", {"force": True})
+
+
+def test_deployments_are_listed_newest_first(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec)
+    uploader.create_deployment(spec.model_copy(update={"description": "another"}), auto_build=False)
+
+    # each creation has a key of its own
+    assert len({asked.headers["idempotency-key"] for asked in server.of(CREATE)}) == 2
+    assert [(each.id, each.version) for each in uploader.list_deployments()] == [("dep-2", 2), ("dep-1", 1)]
+    assert [each.id for each in uploader.list_deployments(limit=1, offset=1)] == ["dep-1"]
+    assert uploader.list_deployments(status="failed") == []
 
 
 def test_a_build_that_fails_says_why_with_the_end_of_its_log(
@@ -134,46 +139,6 @@ def test_a_build_that_nobody_asked_for_is_not_waited_for(
 
     with pytest.raises(HarborError, match="deployment 'dep-1': nobody asked for its build; call trigger_build"):
         uploader.wait_for_build("dep-1")
-
-
-def test_a_build_that_takes_too_long_is_an_error_that_names_its_status(
-    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
-) -> None:
-    uploader.create_deployment(spec)
-    server.looks = 1000
-
-    with pytest.raises(HarborTimeoutError, match="is 'building' still after 0 s; wait longer, its build goes on"):
-        uploader.wait_for_build("dep-1", timeout_s=0)
-
-
-def test_a_build_can_be_asked_for(
-    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
-) -> None:
-    uploader.create_deployment(spec)
-
-    found = uploader.trigger_build("dep-1", force=True)
-
-    assert (found.build_id, found.status) == ("bld-dep-1-2", "pending")
-    assert server.asked[-1].body == {"force": True}
-
-
-def test_deployments_are_listed_newest_first(
-    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
-) -> None:
-    uploader.create_deployment(spec)
-    uploader.create_deployment(spec.model_copy(update={"description": "another"}))
-
-    assert [(one.id, one.version) for one in uploader.list_deployments()] == [("dep-2", 2), ("dep-1", 1)]
-    assert [one.id for one in uploader.list_deployments(limit=1, offset=1)] == ["dep-1"]
-    assert uploader.list_deployments(status="failed") == []
-
-
-def test_the_status_of_a_deployment_has_its_builds(uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
-    uploader.create_deployment(spec)
-
-    status = uploader.get_deployment_status("tests")
-
-    assert (status.id, status.status, [build.build_id for build in status.builds]) == ("dep-1", "ready", ["bld-dep-1"])
 
 
 def test_something_else_than_a_service_is_told_apart(
