@@ -213,13 +213,13 @@ def take_steps() -> None:
     import torch
 
     from graftline.core.paths import Paths
+    from graftline.core.processes import keep_freed_memory
     from graftline.llm.weights.catalog import safetensors_folder
     from graftline.training.local.engine import Engine
     from graftline.training.local.lora import LoraShape
     from graftline.training.local.passes import Example
-    from graftline.training.local.serve import keep_freed_memory
 
-    keep_freed_memory()
+    keep_freed_memory(1 << 30, (1 << 31) - 1)
     engine = Engine(safetensors_folder(MODEL, Paths(CHECKOUT), os.environ), MODEL)
     engine.create("run", LoraShape(rank=8, train_unembed=False, seed=1))
     batch = [

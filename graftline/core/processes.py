@@ -28,8 +28,7 @@ from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.retry import SourceBusyError
 
 _PR_SET_PDEATHSIG = 1
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_KEPT_BYTES = 256 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 _TIME_LIMIT_S = 600.0
 _MAX_OUTPUT_BYTES = 16 << 20
 
@@ -111,7 +110,8 @@ def without_main() -> Iterator[None]:
 def _begin(parent: int, make: Callable[[], Callable[[Any], Any]]) -> None:
     global _make
     die_with(parent)
-    _keep_freed_memory()
+    # a worker does the same again with the next item; new pages would take longer than much of the work
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     _make = make
 
@@ -138,12 +138,16 @@ def _work() -> Callable[[Any], Any]:
     return work
 
 
-def _keep_freed_memory() -> None:
-    # a worker does the same again with the next item; asking the system for the same pages anew takes longer than much
-    # of the work
-    if hasattr(ctypes.CDLL(None), "mallopt"):
-        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
-            ctypes.CDLL(None).mallopt(option, _KEPT_BYTES)
+def keep_freed_memory(piece_bytes: int = 256 << 20, kept_bytes: int = 256 << 20) -> None:
+    """Have this process keep the memory of smaller pieces that it frees, up to a size, where the allocator is glibc's.
+
+    glibc gives large pieces back to the kernel when they are freed, and the kernel gives them out again page by page,
+    zeroed, while all threads wait. The peak stays where it was.
+    """
+    # of threads, arenas are too small for such pieces
+    for option, value in ((_M_MMAP_THRESHOLD, piece_bytes), (_M_TRIM_THRESHOLD, kept_bytes), (_M_ARENA_MAX, 1)):
+        if hasattr(ctypes.CDLL(None), "mallopt"):
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def die_with(parent: int) -> None:

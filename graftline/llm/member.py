@@ -5,7 +5,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from typing import Protocol, TypeVar
 
 from graftline.llm.base import ChatRequest, TokenUsage
 from graftline.llm.client import ActorClient, FaultKind
@@ -148,21 +147,6 @@ _AFFINITY = 2
 _64_BITS = (1 << 64) - 1
 
 
-class Loaded(Protocol):
-    """An actor with room for a request."""
-
-    @property
-    def in_flight(self) -> int:
-        """Requests of ours that are with it."""
-
-    @property
-    def salt(self) -> int:
-        """Its digest, which tells it from the others in every process in the same way."""
-
-
-LoadedT = TypeVar("LoadedT", bound=Loaded)
-
-
 def prefix_of(request: ChatRequest) -> int:
     """Return the digest of what `request` shares with others: its adapter, and all messages but the last."""
     shared = [request.adapter]
@@ -171,7 +155,7 @@ def prefix_of(request: ChatRequest) -> int:
     return digest("\0".join(shared))
 
 
-def choose_actor(actors: Sequence[LoadedT], prefix: int) -> LoadedT:
+def choose_actor(actors: Sequence[Member], prefix: int) -> Member:
     """Return the least loaded of `actors`; of those that are hardly more loaded, the one that `prefix` always prefers.
 
     The preference is rendezvous hashing: an actor that goes or comes changes it only for prompts that preferred it.

@@ -4,15 +4,15 @@ An optimization that is begun again with its journal asks the same questions in 
 stands where it was, nothing is paid twice, and no state of the random choices has to be kept.
 """
 
-import fcntl
 import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from graftline.core.build import lock_folder
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.jsonl import cut_to_whole_lines
 
@@ -54,21 +54,14 @@ class FileJournal:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep other optimizations away from the file.
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other optimizations away from its folder.
 
         Raises:
             ConfigError: one goes on there.
         """
-        with self.path.open("ab") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigError(
-                    f"{self.path}: another job goes on with this optimization; wait for its end, or take another folder"
-                ) from None
-            yield
+        message = "another job goes on with this optimization; wait for its end, or take another folder"
+        return lock_folder(self.path.parent, ConfigError(f"{self.path}: {message}"))
 
     def lines(self) -> list[dict[str, Any]]:
         if not self.path.exists():

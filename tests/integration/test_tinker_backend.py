@@ -226,32 +226,6 @@ def test_answers_are_learnt_by_heart(trained: Trained, service: tinker.ServiceCl
     assert [one.stop_reason for one in sequences] == ["stop"] * 3
 
 
-def test_the_model_without_an_adapter_has_learnt_nothing(
-    trained: Trained, service: tinker.ServiceClient, server: StartedServer
-) -> None:
-    client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
-
-    greedy = types.SamplingParams(max_tokens=8, temperature=0.0, stop=[])
-    [found] = client.sample(asked(trained.tokenizer), 1, greedy).result(TIMEOUT_S).sequences
-
-    assert (len(found.tokens), found.stop_reason) == (8, "length")
-    assert not CHATS[0][1].startswith(trained.tokenizer.decode(found.tokens[:3]))
-
-
-def test_a_client_samples_from_the_weights_of_this_moment(trained: Trained) -> None:
-    client = trained.client.save_weights_and_get_sampling_client().result(TIMEOUT_S)
-    text = types.ModelInput.from_ints([*trained.batch[0].model_input.to_ints(), trained.tokenizer.eos_token_id])
-    params = types.SamplingParams(max_tokens=8, seed=1)
-
-    several = client.sample(asked(trained.tokenizer), 3, params).result(TIMEOUT_S).sequences
-    again = client.sample(asked(trained.tokenizer), 3, params).result(TIMEOUT_S).sequences
-    found = client.compute_logprobs(text).result(TIMEOUT_S)
-
-    assert [one.tokens for one in several] == [one.tokens for one in again]
-    assert found[0] is None
-    assert found[1:] == pytest.approx(logprobs(trained.client, trained.batch[:1])[0], abs=1e-4)
-
-
 def test_samplers_in_flight_follow_the_weights_that_were_published_last(
     new_client: Callable[..., tinker.TrainingClient], rest: tinker.RestClient
 ) -> None:
@@ -352,22 +326,6 @@ def test_what_was_recorded_when_it_was_sampled_is_trained_on_by_its_name(
     after = [sum(one[2:]) for one in logprobs(run, batch)]
     assert after[0] > first
     assert after[1] < second
-
-
-def test_what_was_not_recorded_is_refused_and_steps_go_on(new_client: Callable[..., tinker.TrainingClient]) -> None:
-    run, batch = new_client(), [numbers(12)]
-    first = step(run, batch)
-    sampler = run.save_weights_and_get_sampling_client().result(TIMEOUT_S)
-    prompt, params = types.ModelInput.from_ints([30, 40, 50]), types.SamplingParams(max_tokens=4, seed=1, stop=[])
-    [sequence] = sampler.sample(prompt, 1, params).result(TIMEOUT_S).sequences
-
-    message = f"sequence '{sequence.sequence_id}' is not recorded in this session; sample it with"
-    with pytest.raises(tinker.RequestFailedError, match=message):
-        run.forward_backward([named(prompt, sequence, sequence.sequence_id, 1.0)], "stable_reinforce").result(TIMEOUT_S)
-    with pytest.raises(tinker.RequestFailedError, match="no step is taken"):
-        run.optim_step(types.AdamParams()).result(TIMEOUT_S)
-
-    assert step(run, batch) < first
 
 
 def test_a_big_batch_is_answered_in_the_order_it_was_sent(new_client: Callable[..., tinker.TrainingClient]) -> None:

@@ -4,7 +4,6 @@ It listens on a loopback address. Clients need its key, which stands in `<root>/
 """
 
 import asyncio
-import ctypes
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from pydantic import SecretStr
 from graftline.core.build import lock_folder
 from graftline.core.errors import ConfigError, ModelError
 from graftline.core.listener import LOOPBACK, open_listener, url_of
+from graftline.core.processes import keep_freed_memory
 from graftline.core.secrets import secret_in
 from graftline.training.local.checkpoints import CheckpointStore
 from graftline.training.local.engine import Engine, EngineSettings
@@ -28,8 +28,8 @@ _KEY_PREFIX = KEY_PREFIXES[0]
 _SHUTDOWN_S = 10
 _KEEP_ALIVE_S = 60
 """Longer than the 5 s of clients, which would otherwise write to closed connections."""
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-"""Parameters of mallopt: https://man7.org/linux/man-pages/man3/mallopt.3.html."""
+_FREED_BYTES = (1 << 30, (1 << 31) - 1)
+"""Of one piece, and kept in all: a step asks for the same large ones as the one before it, and takes an eighth less so."""
 
 
 def serve(
@@ -54,7 +54,7 @@ def serve(
     busy = ModelError(f"{root}: another server has its checkpoints there; stop it, or name another folder")
     with lock_folder(root, busy):
         key = api_key(root, environment)
-        keep_freed_memory()
+        keep_freed_memory(*_FREED_BYTES)
         with open_listener(host, port) as listener:
             # made in a thread that ends, so that only the one that computes has threads of OpenMP: libgomp gives up
             # waiting after a thousandth of what GOMP_SPINCOUNT says while a process has more of them than cores, and
@@ -117,18 +117,3 @@ async def run_server(
         await task
     finally:
         server.stop()
-
-
-def keep_freed_memory() -> None:
-    """Have this process keep the memory that it frees, where the allocator is glibc's: it saves an eighth of a step.
-
-    A step asks for the same large pieces as the one before it. glibc gives each of them back to the kernel when it is freed,
-    and the kernel gives it out again page by page, zeroed, while all threads wait. The peak stays where it was.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return
-    mallopt(_MMAP_THRESHOLD, 1 << 30)
-    mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
-    # arenas of threads are too small for such pieces
-    mallopt(_ARENA_MAX, 1)

@@ -158,15 +158,6 @@ def test_what_a_client_says_is_told_without_the_secrets(refusing_url: str, sourc
     )
 
 
-def test_a_secret_that_is_not_set_is_named(tmp_path: Path) -> None:
-    config = FilesystemBlobsConfig(url="s3://bucket", secrets={"secret": "STORE_SECRET"})
-    with pytest.raises(ConfigError) as error:
-        open_blob_store(config, tmp_path, Secrets([]))
-    assert str(error.value) == (
-        "STORE_SECRET: is not set, but blobs.secrets.secret needs it; put it into .env or Vault"
-    )
-
-
 @pytest.mark.parametrize(
     ("url", "message"),
     [

@@ -82,22 +82,6 @@ def test_what_is_written_to_is_not_sent_before_it_is_sealed(shards: Path) -> Non
     assert store.sizes() == {"java/1.jsonl": 4, "python/1.jsonl": 2, "python/2.jsonl": 3}
 
 
-def test_names_begin_with_the_folder_of_the_store(shards: Path) -> None:
-    store = memory_store()
-    upload_new(shards, store, below="trajectories/raw")
-    assert upload_new(shards, store, below="trajectories/raw") == UploadSummary(sent=0, sent_bytes=0, kept=3)
-    assert list(store.sizes("trajectories/raw/java/")) == ["trajectories/raw/java/1.jsonl"]
-
-
-def test_what_is_known_to_be_there_is_not_asked_for(shards: Path) -> None:
-    store = Counting(memory_store())
-    upload_new(shards, store)
-    assert sorted(store.asked) == ["put", "put", "put", "sizes"]
-    store.asked.clear()
-    upload_new(shards, store)
-    assert store.asked == ["sizes"]
-
-
 @pytest.mark.parametrize("left", [0, 40], ids=["empty", "cut"])
 def test_without_the_list_of_what_was_sent_the_checksum_decides(left: int, shards: Path) -> None:
     store = Counting(memory_store())
@@ -115,11 +99,6 @@ def test_another_content_of_the_same_size_is_sent(shards: Path) -> None:
     (shards / "java" / "1.jsonl").write_text("CCC\n")
     os.utime(shards / "java" / "1.jsonl", ns=(1, 1))
     assert upload_new(shards, store) == UploadSummary(sent=1, sent_bytes=4, kept=2)
-
-
-def test_what_the_store_lost_is_sent_again(shards: Path) -> None:
-    upload_new(shards, memory_store())
-    assert upload_new(shards, memory_store()) == UploadSummary(sent=3, sent_bytes=9, kept=0)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from graftline.core.config import MAX_BYTES, Config, load_yaml, validate
+from graftline.core.config import MAX_BYTES, Config, load_yaml
 from graftline.core.errors import ConfigError
 
 
@@ -36,22 +36,6 @@ class Outer(Config):
     many: tuple[Inner, ...] = ()
     by_name: dict[str, Inner] = Field(default_factory=dict)
     place: Annotated[Near | Far, Field(discriminator="kind")] = Near()
-
-
-class Needed(Config):
-    first: int
-    second: str
-
-
-class Ordered(Config):
-    low: int = 0
-    high: int = 0
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "Ordered":
-        if self.low > self.high:
-            raise ValueError(f"low must not exceed high, but is {self.low}")
-        return self
 
 
 @pytest.fixture
@@ -107,31 +91,20 @@ def test_a_file_that_fits_is_read(path: Path, text: str, expected: Outer) -> Non
     ("text", "fault"),
     [
         ("count: '3'", "count: input should be a valid integer (got '3')"),
-        ("count: 3.0", "count: input should be a valid integer (got 3.0)"),
         ("count: true", "count: input should be a valid integer (got True)"),
         ("name: 3", "name: input should be a valid string (got 3)"),
-        ("name: true", "name: input should be a valid string (got True)"),
         ("name:", "name: input should be a valid string (got None)"),
         ("share: '1'", "share: input should be a valid number (got '1')"),
         ("is_on: yes", "is_on: input should be a valid boolean (got 'yes')"),
-        ("is_on: 1", "is_on: input should be a valid boolean (got 1)"),
         ("level: middle", "level: input should be 'low' or 'high' (got 'middle')"),
         ("inner: {depth: a}", "inner.depth: input should be a valid integer (got 'a')"),
-        ("many: [{}, {depth: a}]", "many.1.depth: input should be a valid integer (got 'a')"),
-        ("by_name: {x: {depth: a}}", "by_name.x.depth: input should be a valid integer (got 'a')"),
         ("inner: [1]", "inner: input should be an object (got [1])"),
         ("[1]", "(whole file): input should be an object (got [1])"),
         ("", "(whole file): input should be an object (got None)"),
-        ("# nothing\n", "(whole file): input should be an object (got None)"),
     ],
 )
 def test_values_are_not_converted(path: Path, text: str, fault: str) -> None:
     assert refusal(path, text) == fault
-
-
-def test_a_long_value_is_cut_in_the_message(path: Path) -> None:
-    # 77 characters of the repr, the quote among them, and three dots
-    assert refusal(path, f"count: '{'x' * 200}'") == (f"count: input should be a valid integer (got '{'x' * 76}...)")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +115,6 @@ def test_a_long_value_is_cut_in_the_message(path: Path) -> None:
             "cuont: unknown key; known here: by_name, count, inner, is_on, level, many, name, place, share",
         ),
         ("inner: {detph: 1}", "inner.detph: unknown key; known here: depth, names"),
-        ("many: [{detph: 1}]", "many.0.detph: unknown key; known here: depth, names"),
-        ("by_name: {x: {detph: 1}}", "by_name.x.detph: unknown key; known here: depth, names"),
         ("1: 2", "1: unknown key; known here: by_name, count, inner, is_on, level, many, name, place, share"),
     ],
 )
@@ -184,21 +155,16 @@ def test_every_fault_of_a_file_is_in_one_message(path: Path) -> None:
     ("text", "fault"),
     [
         ("count: 1\ncount: 2\n", 'line 2, column 1: not valid YAML: found duplicate key "count" with value "2"'),
-        ("inner:\n  depth: 1\n  depth: 1\n", 'line 3, column 3: not valid YAML: found duplicate key "depth"'),
         ("count: 1\n\nname: [a\n", "line 4, column 1: not valid YAML: expected ',' or ']'"),
         ("count: 1\nname: 'a\n", "line 3, column 1: not valid YAML: found unexpected end of stream"),
         ("count: 1\n\tname: a\n", "line 2, column 1: not valid YAML: found character '\\t'"),
         ("count: 1\n---\ncount: 2\n", "line 2, column 1: not valid YAML: but found another document"),
         ("name: !!python/name:os.system a", "uses a YAML tag (tag:yaml.org,2002:python/name:os.system)"),
         ("name: !secret a", "uses a YAML tag (!secret); write the value without it"),
-        ("name: !!binary aGVsbG8=", "uses a YAML tag (tag:yaml.org,2002:binary); write the value without it"),
-        ("name: !!bool x", "uses a YAML tag (tag:yaml.org,2002:bool); write the value without it"),
         ("[{a: b}]: c", "not valid YAML: unhashable type: 'dict'"),
         ("name: a\0b", "not valid YAML: unacceptable character #x0000"),
         ("inner: &a {depth: 1}\nmany: [*a, *a]\n", "uses a YAML anchor or alias (&name, *name); write the value out"),
-        ("by_name: {x: &a {depth: 1}, y: {<<: *a}}", "uses a YAML anchor or alias (&name, *name); write the value out"),
         ("name: *nowhere", "uses a YAML anchor or alias (&name, *name); write the value out"),
-        ("name: &unused a", "uses a YAML anchor or alias (&name, *name); write the value out"),
         ("%YAML 1.1\n---\nname: a", "asks for another version of YAML than 1.2; take the %YAML line out"),
         ("count: " + "9" * 5000, "not valid YAML: Exceeds the limit"),
     ],
@@ -242,40 +208,15 @@ def test_what_is_no_file_is_named(tmp_path: Path, name: str, reason: str) -> Non
     assert str(raised.value) == f"{tmp_path / name}: cannot be read ({reason}); expected a YAML file"
 
 
-@pytest.mark.parametrize(
-    ("model", "text", "message"),
-    [
-        (Needed, "{}", "{path}: first: field required\n{path}: second: field required"),
-        (
-            Ordered,
-            "{low: 2, high: 1}",
-            "{path}: (whole file): value error, low must not exceed high, but is 2 (got {{'low': 2, 'high': 1}})",
-        ),
-    ],
-)
-def test_what_several_keys_lack_is_said(path: Path, model: type[Config], text: str, message: str) -> None:
-    path.write_text(text, "utf-8")
-    with pytest.raises(ConfigError) as raised:
-        load_yaml(path, model)
-    assert str(raised.value) == message.format(path=path)
-
-
 def test_a_file_that_is_too_large_is_refused(path: Path) -> None:
     assert refusal(path, "#" * (MAX_BYTES + 1)) == "is larger than 1048576 bytes; expected a hand-written file"
-
-
-def test_a_model_that_was_read_cannot_be_changed(path: Path) -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        loaded(path, "count: 1").count = 2
 
 
 @pytest.mark.parametrize(
     ("text", "overrides", "expected"),
     [
         ("count: 1", {"count": 2}, Outer(count=2)),
-        ("{}", {"count": 2}, Outer(count=2)),
         ("inner: {depth: 1, names: [a]}", {"inner.depth": 2}, Outer(inner=Inner(depth=2, names=("a",)))),
-        ("{}", {"inner.depth": 2}, Outer(inner=Inner(depth=2))),
         ("{}", {"by_name.x.depth": 2}, Outer(by_name={"x": Inner(depth=2)})),
         ("inner: {depth: 1, names: [a]}", {"inner": {"depth": 2}}, Outer(inner=Inner(depth=2))),
         ("place: {kind: near, metres: 2}", {"place": {"kind": "far"}}, Outer(place=Far())),
@@ -292,10 +233,7 @@ def test_an_override_replaces_the_value_at_its_dotted_key(
     ("text", "key", "fault"),
     [
         ("name: a", "name.first", "name.first: cannot be set, 'name' is not a mapping"),
-        ("name: a", "name.first.letter", "name.first.letter: cannot be set, 'name' is not a mapping"),
-        ("inner: {depth: 1}", "inner.depth.a", "inner.depth.a: cannot be set, 'inner.depth' is not a mapping"),
         ("many: [{}]", "many.0", "many.0: cannot be set, 'many' is not a mapping"),
-        ("", "count", "count: cannot be set, the file is not a mapping"),
         ("[1]", "inner.depth", "inner.depth: cannot be set, the file is not a mapping"),
     ],
 )
@@ -310,7 +248,6 @@ def test_an_override_needs_mappings_on_its_way(path: Path, text: str, key: str, 
     [
         ({"count": "a"}, "--set count: input should be a valid integer (got 'a')"),
         ({"inner.deep": 1}, "--set inner.deep: unknown key; known here: depth, names"),
-        ({"inner": {"deep": 1}}, "--set inner.deep: unknown key; known here: depth, names"),
         # the first part of what was typed is no key; a union's `kind` is none that anybody typed
         ({"place.yards.whole": 1}, "--set place.yards: unknown key; known here: kind, metres"),
         ({"place": {"kind": "off"}}, "--set place: input tag 'off' found using 'kind' does not match any"),
@@ -324,9 +261,3 @@ def test_a_fault_of_an_override_names_the_option(path: Path, overrides: dict[str
         loaded(path, text, overrides)
     [line] = str(raised.value).splitlines()
     assert line.startswith(fault.format(path=path))
-
-
-def test_a_tree_from_elsewhere_is_validated_under_its_own_name() -> None:
-    with pytest.raises(ConfigError) as raised:
-        validate({"count": "a"}, Outer, "the request")
-    assert str(raised.value) == "the request: count: input should be a valid integer (got 'a')"

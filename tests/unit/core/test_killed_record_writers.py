@@ -71,21 +71,6 @@ def test_a_new_artifact_is_adopted_when_the_writer_died_after_taking_the_old_one
     assert (maker.calls, built.reason, set(tree(folder))) == (0, "", {*FILES, RECORD_NAME})
 
 
-def test_the_old_artifact_is_readable_when_the_writer_died_before_taking_it_away(
-    folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
-) -> None:
-    changed = replace(REQUEST, code_version="c1")
-    old = build(folder, REQUEST, Maker({"old.txt": b"old"})).record
-    patch = killed_at_rename(1)
-    with pytest.raises(Killed):
-        build(folder, changed, Maker())
-    patch.undo()
-    assert load_verified(folder, "tasks") == old
-    build(folder, changed, Maker())
-    assert set(tree(folder)) == {*FILES, RECORD_NAME}
-    assert names(folder.parent) == ["train"]
-
-
 def test_a_partial_artifact_that_was_altered_since_is_not_adopted(
     folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
 ) -> None:
@@ -141,12 +126,6 @@ def test_what_a_killed_writer_wrote_is_handed_to_the_same_request_only(killed_wr
     build(killed_writer, Request("tasks", "python/train", "c1"), other)
     assert (maker.found, other.found) == ({"half.txt": b"half", ".journal": b"done: 1"}, {})
     assert set(tree(killed_writer)) == {*FILES, RECORD_NAME}
-
-
-def test_what_a_killed_writer_wrote_for_another_request_is_removed(killed_writer: Path) -> None:
-    maker = Maker()
-    build(killed_writer, Request("tasks", "python/train", "c1"), maker)
-    assert (maker.found, names(killed_writer.parent)) == ({}, ["train"])
 
 
 def test_partial_artifacts_are_removed_when_the_stored_one_is_right(folder: Path) -> None:

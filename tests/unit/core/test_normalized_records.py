@@ -50,10 +50,3 @@ def test_a_normalized_artifact_is_not_made_with_a_field_missing_or_malformed(
     with pytest.raises(ValidationError, match=field):
         normalized(tmp_path / "normalized", **{field: value})
     assert (tmp_path / "normalized").exists() is False
-
-
-@pytest.mark.parametrize("field", ["licenses", "tokenizer"])
-def test_a_raw_artifact_has_no_field_of_a_normalized_one(tmp_path: Path, field: str) -> None:
-    contract = {**RAW, field: NORMALIZED[field]}
-    with pytest.raises(ValidationError, match=field):
-        build(tmp_path / "source", Request("raw", "demo", "c0de"), lambda _: Contents({}, contract))

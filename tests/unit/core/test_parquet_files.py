@@ -138,11 +138,6 @@ def test_a_row_group_has_so_many_rows_and_is_read_alone(tmp_path: Path, rows: in
     assert [count for table in tables for count in table["count"].to_pylist()] == list(range(rows))
 
 
-def test_rows_are_read_one_by_one(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "a.parquet", many(0, GROUP_ROWS + 1), MANY)
-    assert list(parquet_rows(tmp_path / "a.parquet", ["name"])) == many(0, GROUP_ROWS + 1)
-
-
 def test_a_missing_column_is_a_fault_that_lists_those_there_are(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [], MANY)
     with pytest.raises(ParquetError, match=r"^has no column 'pre'; found: name, kind, count$"):

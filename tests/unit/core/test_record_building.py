@@ -1,8 +1,7 @@
 """Building stored artifacts: when they are kept and when they are made again."""
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import RecordError
 from graftline.core.record import RECORD_NAME, ArtifactRecord, FileSum, load_record, load_verified
-from tests.unit.core.stored import FILES, MIDNIGHT, NOON, REQUEST, Maker, append, names, noon, tree, write
+from tests.unit.core.stored import FILES, MIDNIGHT, NOON, REQUEST, Maker, names, noon, tree, write
 
 
 @pytest.fixture
@@ -42,19 +41,6 @@ def test_an_artifact_that_is_not_there_is_made(folder: Path) -> None:
     assert load_record(folder) == built.record
 
 
-def test_an_artifact_holds_its_files_and_its_record_and_leaves_nothing_beside_it(folder: Path) -> None:
-    build(folder, REQUEST, Maker())
-    files = tree(folder)
-    assert {**files, RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
-    assert names(folder.parent) == ["train"]
-
-
-def test_a_record_is_json_in_utf8_that_ends_in_a_newline(folder: Path) -> None:
-    built = build(folder, replace(REQUEST, config={"name": "é"}), Maker())
-    text = (folder / RECORD_NAME).read_text("utf-8")
-    assert (json.loads(text), text[-2:], "é" in text) == (built.record.model_dump(mode="json"), "}\n", True)
-
-
 def test_an_artifact_that_is_right_is_kept(folder: Path) -> None:
     first = build(folder, REQUEST, Maker(), noon)
     before = tree(folder)
@@ -70,15 +56,9 @@ def test_an_artifact_that_is_right_is_kept(folder: Path) -> None:
         (replace(REQUEST, code_version="c1"), "code changed"),
         (replace(REQUEST, inputs={"splits": "2e"}), "input splits changed"),
         (replace(REQUEST, inputs={"splits": "1d", "synthetic": "3f"}), "input synthetic changed"),
-        (replace(REQUEST, inputs={}), "input splits changed"),
         (replace(REQUEST, config={"seed": 2, "tool": {"version": "2"}}), "config seed changed"),
-        (replace(REQUEST, config={"seed": 1, "tool": {"version": "3"}}), "config tool changed"),
         (replace(REQUEST, config={"seed": 1}), "config tool changed"),
-        (replace(REQUEST, config={**REQUEST.config, "more": None}), "config more changed"),
-        (replace(REQUEST, config={**REQUEST.config, "seed": True}), "config seed changed"),
-        (replace(REQUEST, config={**REQUEST.config, "seed": 1.0}), "config seed changed"),
         (replace(REQUEST, kind="splits"), "holds tasks 'python/train'"),
-        (replace(REQUEST, name="python/dev"), "holds tasks 'python/train'"),
         (
             Request("tasks", "python/train", "c1", {"splits": "2e"}, {"seed": 2, "tool": {"version": "2"}}),
             "code, input splits, config seed changed",
@@ -100,7 +80,6 @@ def test_another_request_makes_the_artifact_again_and_says_why(folder: Path, cha
     [
         # what JSON writes alike is alike, in whatever order
         ({"a": (1, 2)}, {"a": [1, 2]}),
-        ({"a": (1, 2)}, {"a": (1, 2)}),
         ({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}),
     ],
 )
@@ -111,39 +90,20 @@ def test_equal_requests_have_equal_artifacts(folder: Path, before: Mapping[str, 
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"),
+    ("name", "content", "reason"),
     [
-        (lambda folder: append(folder, "rows.jsonl"), "file 'rows.jsonl' was altered after it was written"),
         # of the same size
-        (
-            lambda folder: (folder / "rows.jsonl").write_bytes(b"[]\n"),
-            "file 'rows.jsonl' was altered after it was written",
-        ),
-        (lambda folder: (folder / "rows.jsonl").unlink(), "file 'rows.jsonl' is missing"),
-        (lambda folder: (folder / "deep" / "more.bin").unlink(), "file 'deep/more.bin' is missing"),
-        (lambda folder: write(folder, {"deep/extra": b""}), "file 'deep/extra' is not in the record"),
+        ("rows.jsonl", b"[]\n", "file 'rows.jsonl' was altered after it was written"),
+        ("deep/extra", b"", "file 'deep/extra' is not in the record"),
+        (RECORD_NAME, b"{", "unreadable record: "),
     ],
 )
-def test_altered_files_make_the_artifact_again(folder: Path, damage: Callable[[Path], object], reason: str) -> None:
-    build(folder, REQUEST, Maker())
-    before = load_record(folder).identity
-    damage(folder)
+def test_an_altered_artifact_is_made_again(folder: Path, name: str, content: bytes, reason: str) -> None:
+    before = build(folder, REQUEST, Maker()).record
+    write(folder, {name: content})
     built = build(folder, REQUEST, Maker())
-    assert (built.reason, built.record.identity) == (reason, before)
+    assert (built.reason.startswith(reason), built.record.identity) == (True, before.identity)
     assert {**tree(folder), RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
-    assert load_verified(folder, "tasks") == built.record
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe{", b"[" * 100_000, b'{"kind": "tasks"}', b'{"kind": "raw"}'],
-    ids=["empty", "cut", "list", "null", "not UTF-8", "deep", "short", "raw"],
-)
-def test_a_corrupt_record_makes_the_artifact_again(folder: Path, content: bytes) -> None:
-    build(folder, REQUEST, Maker())
-    (folder / RECORD_NAME).write_bytes(content)
-    built = build(folder, REQUEST, Maker())
-    assert built.reason.startswith(f"unreadable record: {folder / RECORD_NAME}: is not a record (")
     assert load_verified(folder, "tasks") == built.record
 
 
@@ -170,34 +130,6 @@ def test_working_files_are_dropped(folder: Path) -> None:
     build(folder, REQUEST, Maker({"a": b"1", ".journal": b"x", ".cache/b": b"y"}))
     assert set(tree(folder)) == {"a", RECORD_NAME}
     assert set(load_record(folder).files) == {"a"}
-
-
-def test_the_identity_depends_on_neither_time_nor_code(folder: Path) -> None:
-    first = build(folder, REQUEST, Maker(), noon)
-    second = build(folder, replace(REQUEST, code_version="c1"), Maker(), lambda: MIDNIGHT)
-    assert (first.record.identity, first.record.written_at, first.record.code_version) == (
-        second.record.identity,
-        "2026-01-02T12:00:00+00:00",
-        "c0de",
-    )
-    assert (second.record.written_at, second.record.code_version) == ("2026-01-03T00:00:00+00:00", "c1")
-
-
-@pytest.mark.parametrize(
-    ("request_", "files"),
-    [
-        (replace(REQUEST, name="python/dev"), FILES),
-        (replace(REQUEST, kind="splits"), FILES),
-        (replace(REQUEST, inputs={"splits": "2e"}), FILES),
-        (replace(REQUEST, config={"seed": 2}), FILES),
-        (REQUEST, {**FILES, "rows.jsonl": b"[]\n"}),
-        (REQUEST, {"other.jsonl": FILES["rows.jsonl"], "deep/more.bin": FILES["deep/more.bin"]}),
-    ],
-)
-def test_the_identity_depends_on_everything_else(tmp_path: Path, request_: Request, files: Mapping[str, bytes]) -> None:
-    first = build(tmp_path / "a", REQUEST, Maker())
-    second = build(tmp_path / "b", request_, Maker(files))
-    assert first.record.identity != second.record.identity
 
 
 def test_the_old_artifact_stays_readable_while_the_new_one_is_made(folder: Path) -> None:
@@ -227,15 +159,6 @@ def test_a_making_that_fails_leaves_the_old_artifact_as_it_was(folder: Path) -> 
     assert (tree(folder), load_verified(folder, "tasks")) == (before, old)
 
 
-def test_a_making_that_fails_leaves_no_artifact_where_there_was_none(folder: Path) -> None:
-    def fail(partial: Path) -> Contents:
-        raise ValueError("no more rows")
-
-    with pytest.raises(ValueError, match="no more rows"):
-        build(folder, REQUEST, fail)
-    assert folder.exists() is False
-
-
 def test_the_record_is_written_after_every_file(folder: Path) -> None:
     partials = []
 
@@ -253,9 +176,3 @@ def test_a_request_that_json_cannot_say_is_refused_before_anything_is_made(folde
     with pytest.raises(ValueError, match="not JSON compliant"):
         build(folder, replace(REQUEST, config={"rate": float("nan")}), maker)
     assert (maker.calls, folder.exists()) == (0, False)
-
-
-def test_loading_does_not_look_at_the_files(folder: Path) -> None:
-    record = build(folder, REQUEST, Maker()).record
-    (folder / "rows.jsonl").unlink()
-    assert load_record(folder) == record

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +57,6 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object], is_identif
     path.write_text(json.dumps(values), "utf-8")
 
 
-def test_a_raw_record_says_where_it_came_from_and_on_what_terms(raw: Path) -> None:
-    record = load_verified(raw, "raw")
-    assert isinstance(record, RawRecord)
-    assert (record.source, record.version, record.license, record.sha256, record.num_records) == (
-        "release_pairs",
-        "1",
-        "MIT",
-        SHA256,
-        2,
-    )
-    assert record.downloaded_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
 @pytest.mark.parametrize(
     "field", [*CONTRACT, "name", "inputs", "config", "code_version", "files", "counts", "written_at"]
 )
@@ -87,31 +73,16 @@ def test_a_raw_record_without_a_field_of_the_contract_is_refused(raw: Path, fiel
     ("field", "value"),
     [
         ("source", ""),
-        ("source", None),
-        ("version", ""),
         ("version", 1),
-        ("license", ""),
         ("license", ["MIT"]),
         ("downloaded_at", "yesterday"),
-        ("downloaded_at", None),
         ("sha256", "a" * 63),
-        ("sha256", "a" * 65),
-        ("sha256", "A" * 64),
-        ("sha256", "g" * 64),
         ("sha256", SHA256 + "\n"),
         ("num_records", -1),
-        ("num_records", 1.5),
-        ("num_records", "many"),
-        ("schema_version", 3),
         ("files", {"a": {"sha256": "x", "size_bytes": 1}}),
-        ("files", {"a": {"sha256": SHA256, "size_bytes": -1}}),
         ("files", {"a": {"sha256": SHA256}}),
-        ("files", {"a": {"sha256": SHA256, "size_bytes": 1, "mode": 7}}),
-        ("files", []),
         ("inputs", {"source": 1}),
         ("counts", {"rows": "many"}),
-        ("counts", {"rows": None}),
-        ("surprise", 1),
     ],
 )
 def test_a_raw_record_with_a_malformed_field_is_refused(raw: Path, field: str, value: Any) -> None:
@@ -158,6 +129,8 @@ def test_only_a_raw_artifact_has_the_fields_of_the_contract(tmp_path: Path) -> N
         ("name", "other", True),
         ("counts", {"rows": 3}, True),
         ("config", {"a": None}, True),
+        ("inputs", {"splits": "2e"}, True),
+        ("files", {"a": {"sha256": SHA256, "size_bytes": 1}}, True),
     ],
 )
 def test_the_identity_of_a_raw_record_is_that_of_its_content(raw: Path, field: str, value: Any, is_other: bool) -> None:
@@ -202,8 +175,6 @@ def test_an_artifact_of_another_kind_is_refused(plain: Path) -> None:
             lambda folder: (folder / "rows.jsonl").write_bytes(b""),
             "file 'rows.jsonl' was altered after it was written",
         ),
-        (lambda folder: (folder / "more.txt").write_bytes(b""), "file 'more.txt' is not in the record"),
-        (lambda folder: (folder / "rows.jsonl").rename(folder / "raws.jsonl"), "file 'rows.jsonl' is missing"),
     ],
 )
 def test_files_that_are_not_the_recorded_ones_are_refused(
@@ -255,12 +226,9 @@ def test_a_record_that_is_a_folder_is_refused(plain: Path) -> None:
     "change",
     [
         lambda values: values["counts"].update(rows=3),
-        lambda values: values["config"].update(seed=2),
-        lambda values: values.update(identity=""),
         lambda values: values.pop("identity"),
         lambda values: values.update(identity="0" * 64),
         lambda values: values.update(config={"rate": float("nan")}),
-        lambda values: values.update(config={"name": "\ud800"}),
         lambda values: values.update(kind="splits"),
     ],
 )

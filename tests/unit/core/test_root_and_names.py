@@ -5,17 +5,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from graftline.core.errors import ConfigError, DataError
-from graftline.core.paths import Paths, find_root, portable
-
-
-def test_asking_for_a_folder_makes_none(tmp_path: Path) -> None:
-    paths = Paths(tmp_path)
-    _ = paths.data, paths.logs, paths.raw("d"), paths.partition("tasks", "python", "train")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_path_elsewhere_reads_whole() -> None:
-    assert Paths(Path("/r")).relative(Path("/rest/data")) == "/rest/data"
+from graftline.core.paths import find_root, portable
 
 
 def test_the_environment_goes_before_the_folder_one_stands_in(tmp_path: Path) -> None:
@@ -38,11 +28,6 @@ def test_an_inner_root_goes_before_an_outer_one(tmp_path: Path) -> None:
     for root in (tmp_path, inner):
         (root / "configs" / "manifests").mkdir(parents=True)
     assert find_root({}, inner) == inner
-
-
-def test_an_empty_name_in_the_environment_is_none(tmp_path: Path) -> None:
-    (tmp_path / "configs" / "manifests").mkdir(parents=True)
-    assert find_root({"GRAFTLINE_ROOT": ""}, tmp_path) == tmp_path
 
 
 def test_the_environment_of_the_process_and_the_working_folder_are_the_default(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.tokens import TokenizerName, count_tokens, token_counter
+from graftline.core.tokens import TokenizerName, token_counter
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("äöüß", 1)])
@@ -55,10 +55,6 @@ def test_the_estimate_of_code_errs_on_the_long_side(checkout: Path) -> None:
         texts = [json.loads(line)["pre"] for line in islice(sample, 300)]
     estimate, real = (sum(map(token_counter(name), texts)) for name in ("characters/4", "o200k_base"))
     assert real < estimate < 1.5 * real
-
-
-def test_tokens_are_counted_by_the_vocabulary_that_is_there() -> None:
-    assert count_tokens("tiktoken is great!") == 6
 
 
 def test_a_vocabulary_that_is_not_installed_says_what_to_install() -> None:

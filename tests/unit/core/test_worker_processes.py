@@ -1,7 +1,6 @@
 """Work in several processes: order, how far it reads ahead, faults, and what is left when somebody dies."""
 
 import math
-import multiprocessing
 import operator
 import os
 import signal
@@ -17,7 +16,7 @@ import psutil
 import pytest
 
 from graftline.core.errors import BoundaryError
-from graftline.core.processes import WorkerDied, Workers, default_workers
+from graftline.core.processes import WorkerDied, Workers
 from tests.processes import children_with, wait_until_ended
 
 # what a worker does has to be importable in a new process
@@ -143,11 +142,6 @@ with Workers(2, partial(partial, time.sleep)) as workers:
     assert len(below) == 3
     for pid in below:
         wait_until_ended(pid)
-
-
-def test_there_are_as_many_workers_as_cores_this_process_may_use_and_eight_at_most() -> None:
-    assert default_workers() == min(len(os.sched_getaffinity(0)), 8)
-    assert default_workers() <= multiprocessing.cpu_count()
 
 
 UNGUARDED = """

@@ -80,11 +80,6 @@ def test_what_is_written_once_is_written_twice_the_same() -> None:
     assert to_yaml(parse_yaml(WRITTEN, "a")) == WRITTEN
 
 
-def test_a_value_that_stands_twice_is_written_twice() -> None:
-    shared = ["a"]
-    assert to_yaml({"one": shared, "two": shared}) == "one:\n  - a\ntwo:\n  - a\n"
-
-
 @pytest.mark.parametrize("number", range(len(TEXTS)))
 def test_every_text_is_read_back_as_it_was(number: int) -> None:
     text = TEXTS[number]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validate
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.secrets import Secrets
@@ -81,14 +80,6 @@ def test_files_in_memory_stand_for_every_source(tmp_path: Path) -> None:
     for url, content in (("sources", b"1"), ("https://example.com/x", b"2"), (None, b"3")):
         with hub.stream("demo", dataset(url), DatasetFile(path="a.txt")) as stream:
             assert stream.read() == content
-
-
-def test_waiting_is_configured_within_reason() -> None:
-    config = {"kind": "sources", "patience": {"deadline_s": 1.5}, "mirror_must_match_pins": True}
-    assert validate(config, SourcesHubConfig, "x").patience == RetryPolicy(deadline_s=1.5)
-    for key in ("connect_s", "read_s", "slow_s"):
-        with pytest.raises(ConfigError, match=f"patience.{key}: input should be greater than 0"):
-            validate({"patience": {key: 0.0}}, SourcesHubConfig, "x")
 
 
 def test_packages_come_from_their_registry_even_with_a_mirror(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.errors import ConfigError
 from graftline.core.retry import RetryPolicy, SourceBusyError, with_retries
 from graftline.core.web import public_url, retry_after_s
 from graftline.datasets.catalog import Dataset, DatasetFile
@@ -40,16 +40,6 @@ def test_a_look_asks_for_no_content(server: HubServer) -> None:
         ("HEAD", "/plain/a.csv", tags[0]),
         ("HEAD", "/plain/b.csv", tags[1]),
     ]
-
-
-def test_a_look_at_one_changed_file_is_a_new_revision(server: HubServer) -> None:
-    entry = dataset(f"{server.url}/plain")
-    first = HUB.observe("demo", entry, None)
-    server.files["/plain/b.csv"] = b"333"
-    second = HUB.observe("demo", entry, first)
-    assert second.revision != first.revision
-    assert second == HUB.observe("demo", entry, None)
-    assert second.revision == HUB.revision("demo", entry)
 
 
 def test_a_server_without_head_is_asked_for_the_beginning(server: HubServer) -> None:
@@ -102,13 +92,6 @@ def test_a_pattern_is_refused_where_nothing_can_be_listed() -> None:
     assert str(error.value) == (
         "dataset 'demo': '*.csv' is a pattern, but https://files.example.com/x cannot be listed; name the files one by one"
     )
-
-
-def test_a_server_that_is_not_there_is_an_error_that_names_it(server: HubServer) -> None:
-    url = server.url
-    server.__exit__()
-    with pytest.raises(DownloadError, match=f"{url}/plain/a.csv: cannot be reached \\(ConnectError\\)"):
-        HUB.observe("demo", dataset(f"{url}/plain"), None)
 
 
 @pytest.mark.parametrize(

@@ -161,18 +161,6 @@ def test_an_interval_holds_the_mean_and_does_not_depend_on_the_order(values: lis
     assert interval_of(shuffled) == (low, high)
 
 
-def test_the_interval_is_the_one_of_naive_resamples() -> None:
-    import numpy as np
-
-    values = [0.0] * 30 + [0.5] * 15 + [1.0] * 5
-    source = np.random.default_rng(7)
-    means = np.sort(np.asarray(values)[source.integers(0, 50, (10_000, 50))].mean(axis=1))
-    low, high = interval_of(values) or (0.0, 0.0)
-
-    assert abs(low - means[250]) <= 0.01
-    assert abs(high - means[9749]) <= 0.01
-
-
 @pytest.mark.parametrize(
     ("values", "interval"),
     [

@@ -7,7 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from graftline.llm.base import ChatRequest, Message
+from graftline.llm.client import ActorClient
+from graftline.llm.concurrency import Concurrency
 from graftline.llm.fleet import Actor, Fleet, PoolSettings
+from graftline.llm.load import Health, Progress
+from graftline.llm.member import Member
 from graftline.llm.pool import ActorPool
 from tests.protocol_server import ProtocolServer
 
@@ -52,6 +56,12 @@ async def pool_of(
         yield pool
     finally:
         await pool.close()
+
+
+def member(name: str, in_flight: int = 0) -> Member:
+    """Return an actor with one place, of which nobody is at its address."""
+    concurrency, health = Concurrency(1), Health(3, 1.0, 30.0)
+    return Member(name, ActorClient("http://127.0.0.1:9"), concurrency, health, Progress(60.0), in_flight=in_flight)
 
 
 async def until(claim: Callable[[], bool]) -> None:

@@ -25,10 +25,6 @@ def lowered() -> Concurrency:
     return one
 
 
-def test_an_actor_starts_with_all_its_slots() -> None:
-    assert Concurrency(64).limit == 64
-
-
 def test_there_is_no_growth_beyond_the_slots() -> None:
     one = Concurrency(64)
     one.observe(CLEAR, 64, 0.0)

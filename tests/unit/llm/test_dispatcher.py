@@ -5,18 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from graftline.llm.client import ActorClient
-from graftline.llm.concurrency import Concurrency
 from graftline.llm.dispatcher import Dispatcher
-from graftline.llm.load import Health, Progress
 from graftline.llm.member import Member
+from tests.unit.llm.pools import member
 
 pytestmark = pytest.mark.anyio
-
-
-def member(name: str, slots: int = 1) -> Member:
-    client = ActorClient("http://127.0.0.1:9")
-    return Member(name, client, Concurrency(slots), Health(3, 1.0, 30.0), Progress(60.0))
 
 
 Places = tuple[Dispatcher, Member, Member]
@@ -85,14 +78,6 @@ async def test_who_waits_for_an_actor_that_asks_for_a_pause_takes_the_one_it_avo
     await settled(task)
     dispatcher.hold(second, 3600)
     assert await settled(task) == ["first"]
-
-
-async def test_a_pause_is_not_made_shorter(places: Places) -> None:
-    dispatcher, first, _ = places
-    dispatcher.hold(first, 3600)
-    until = first.not_before
-    dispatcher.hold(first, 1)
-    assert first.not_before - until == 0.0
 
 
 @pytest.mark.parametrize("is_given", [False, True])

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.config import validate
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.llm.base import ChatRequest
-from graftline.llm.fleet import Fleet
-from graftline.llm.memory import MemoryChatModel
 from graftline.llm.open import ActorsConfig, MemoryChatModelConfig, open_chat_model
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import question
@@ -29,19 +25,6 @@ async def test_answers_of_a_script_come_in_their_order_and_then_again() -> None:
     model = open_chat_model(MemoryChatModelConfig(answers=("a", "b")), Path(), Secrets([]))
 
     assert [(await model.generate(question())).text for _ in range(3)] == ["a", "b", "a"]
-
-
-def test_a_model_in_memory_keeps_what_it_was_asked() -> None:
-    async def answer(request: ChatRequest) -> str:
-        return request.messages[-1].content.upper()
-
-    model = MemoryChatModel(answer)
-    asked = [question("one"), question("two")]
-
-    async def run() -> list[str]:
-        return [(await model.generate(request)).text for request in asked]
-
-    assert (asyncio.run(run()), model.requests) == (["ONE", "TWO"], asked)
 
 
 def test_a_fleet_is_opened_with_its_key(tmp_path: Path, server: ProtocolServer) -> None:
@@ -68,23 +51,3 @@ def test_a_fleet_is_opened_with_its_key(tmp_path: Path, server: ProtocolServer) 
 def test_a_fleet_without_its_key_or_without_an_entry_is_refused(tmp_path: Path, fleet: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         open_chat_model(ActorsConfig(fleet=fleet), written(tmp_path, api_key="MY_KEY"), Secrets([]))
-
-
-def test_a_model_is_called_by_the_name_that_it_is_served_under(tmp_path: Path) -> None:
-    configs = written(tmp_path, served_name="short")
-    assert open_chat_model(ActorsConfig(fleet="mine"), configs, Secrets([])).name == "short"
-
-
-@pytest.mark.parametrize("path", ["v1", "/v1/", "/v 1", "/v1?x"])
-def test_a_path_that_is_none_is_refused(path: str) -> None:
-    with pytest.raises(ConfigError, match="api_path"):
-        validate(
-            {"engine": "service", "model": "m", "api_path": path, "actors": [{"name": "a", "url": "http://a"}]},
-            Fleet,
-            "fleet",
-        )
-
-
-def test_a_script_has_an_answer() -> None:
-    with pytest.raises(ConfigError, match="answers"):
-        validate({"kind": "memory", "answers": []}, MemoryChatModelConfig, "model")

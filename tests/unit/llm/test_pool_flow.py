@@ -5,10 +5,8 @@ import math
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from graftline.core.errors import ActorError
-from graftline.llm.base import ChatRequest, Message
 from graftline.llm.client import FaultKind
 from graftline.llm.fleet import Price
 from graftline.llm.member import ActorStats, PoolStats
@@ -43,18 +41,6 @@ async def test_those_that_wait_are_answered_in_their_order(server: ProtocolServe
 
         await asyncio.gather(*(ask(str(one)) for one in range(20)))
     assert order == [str(one) for one in range(20)]
-
-
-async def test_requests_with_the_same_beginning_go_to_the_same_actor_while_it_has_hardly_more(
-    server: ProtocolServer, other: ProtocolServer
-) -> None:
-
-    async with pool_of(server, other) as pool:
-        answers = [await pool.generate(question(str(one), before="the same")) for one in range(6)]
-        others = [await pool.generate(question("x", before=str(one))) for one in range(20)]
-        cached, used = [answer.usage.cached for answer in answers], {answer.actor for answer in others}
-    # the first one reads the two words, the others find them read
-    assert (cached, used) == ([0, 2, 2, 2, 2, 2], {"first", "second"})
 
 
 async def test_a_request_that_is_cancelled_is_aborted_at_the_server_and_its_place_is_free(
@@ -102,58 +88,11 @@ def test_a_pool_belongs_to_one_event_loop(server: ProtocolServer) -> None:
         asyncio.run(pool.generate(question()))
 
 
-async def test_what_is_asked_arrives(server: ProtocolServer) -> None:
-    request = ChatRequest(
-        (Message(role="system", content="be brief"), Message(role="user", content="one two")),
-        max_tokens=9,
-        temperature=0.7,
-        stop=("</action>",),
-        json_schema={"type": "object"},
-        seed=5,
-    )
-
-    async with pool_of(server, served_name="", model="model") as pool:
-        answer = await pool.generate(request)
-    assert server.seen().bodies == [
-        {
-            "model": "model",
-            "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "one two"}],
-            "max_tokens": 9,
-            "temperature": 0.7,
-            "stop": ["</action>"],
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": {"type": "object"}},
-            },
-            "seed": 5,
-        }
-    ]
-    assert (answer.text, answer.model, answer.actor, answer.seed) == ('{"text": "one two"}', "model", "first", 5)
-
-
 async def test_a_seed_is_kept_from_actors_that_die_of_it(server: ProtocolServer) -> None:
 
     async with pool_of(server, engine="vllm-cpu", takes_seed=False) as pool:
         assert (await pool.generate(question(seed=5))).seed is None
     assert "seed" not in server.seen().bodies[0]
-
-
-async def test_the_key_of_the_fleet_is_sent_with_every_request(server: ProtocolServer) -> None:
-    server.become(api_key="sk-hidden")
-
-    pool = ActorPool(fleet(server), SecretStr("sk-hidden"))
-    answer = await pool.generate(question())
-    await pool.close()
-    assert answer.text == "one two three"
-
-
-async def test_a_service_may_have_another_path(server: ProtocolServer) -> None:
-    async with pool_of(server, engine="service", api_path="/api/paas/v4") as pool:
-        with pytest.raises(ActorError) as caught:
-            await pool.generate(question())
-        assert str(caught.value) == (
-            "actor 'first' answers 404: /api/paas/v4/chat/completions is unknown; mend the request or the fleet"
-        )
 
 
 def stats_of(server: ProtocolServer, **more: Any) -> PoolStats:

@@ -85,17 +85,6 @@ async def test_a_pool_without_an_actor_says_what_each_of_them_said_last(
     assert second == first
 
 
-async def test_a_pool_that_has_given_up_answers_again_once_an_actor_is_back(server: ProtocolServer) -> None:
-    server.kill()
-
-    async with pool_of(server, settings={"patience_s": 0.05}) as pool:
-        with pytest.raises(ActorError):
-            await pool.generate(question())
-        server.start()
-        await until(lambda: in_service(pool) == [True])
-        assert (await pool.generate(question())).text == "one two three"
-
-
 async def test_an_engine_that_hangs_while_its_health_is_well_is_left_for_another(
     server: ProtocolServer, other: ProtocolServer
 ) -> None:

@@ -55,16 +55,6 @@ def test_vllm_gets_everything_that_the_configuration_says() -> None:
     )
 
 
-def test_the_environment_that_the_fleet_names_wins() -> None:
-    fleet = Fleet(engine="vllm", model="m", python_environment="/other", actors=(GPU,))
-    assert launch_of(fleet, GPU, "m", MACHINE).command[0] == "/other/bin/vllm"
-
-
-def test_a_folder_of_weights_needs_no_hub() -> None:
-    fleet = Fleet(engine="vllm", model="m", actors=(GPU,))
-    assert launch_of(fleet, GPU, "/models/m", MACHINE).variables["HF_HUB_OFFLINE"] == "1"
-
-
 @pytest.mark.parametrize(
     ("threads", "bound"),
     [
@@ -160,10 +150,6 @@ def root(tmp_path: Path, checkout: Path) -> Path:
 def test_weights_that_are_a_path_are_served_from_there(root: Path, engine: str) -> None:
     (root / "my" / "weights").mkdir(parents=True)
     assert weights_of(fleet_of(engine, "my/weights"), Paths(root), {}) == str(root / "my" / "weights")
-
-
-def test_vllm_is_left_to_ask_the_hub(root: Path) -> None:
-    assert weights_of(fleet_of("vllm", "Qwen/Qwen3-14B-AWQ"), Paths(root), {}) == "Qwen/Qwen3-14B-AWQ"
 
 
 @pytest.mark.parametrize(("engine", "remedy"), [("embedded", "fetch"), ("vllm-cpu", "convert")])

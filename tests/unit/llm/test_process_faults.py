@@ -53,12 +53,6 @@ def test_an_actor_that_dies_at_start_is_told_with_its_last_words_and_not_tried_o
     assert (read_state(state_path(kept.paths, NAME, "actor-0")), has_keeper(tmp_path)) == (None, False)
 
 
-def test_a_program_that_is_not_there_is_named(kept: KeptFleet, tmp_path: Path) -> None:
-    kept.environment["GRAFTLINE_VLLM_ENV"] = str(tmp_path / "elsewhere")
-    with pytest.raises(ActorError, match=r"elsewhere/bin/vllm cannot be started \(No such file or directory\) before"):
-        kept.up()
-
-
 def test_a_port_in_use_names_who_uses_it(kept: KeptFleet) -> None:
     kept.configure(actors=2)
     with socket.socket() as other:

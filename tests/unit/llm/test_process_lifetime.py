@@ -35,13 +35,6 @@ def test_up_runs_vllm_with_its_key_in_the_environment_alone(kept: KeptFleet, tmp
     assert all(KEY not in path.read_text("utf-8") for path in tmp_path.glob("[dl]*/actors/**/*.*"))
 
 
-def test_up_waits_until_a_slow_server_is_healthy(kept: KeptFleet) -> None:
-    kept.configure("--load-s", "2")
-    phases: list[str] = []
-    (status,) = kept.up(show=lambda status: phases.append(status.phase))
-    assert (phases, status.phase, status.pid, status.restarts) == (["loading", "up"], "up", kept.state().server, 0)
-
-
 def test_two_that_call_up_at_once_start_each_actor_once(kept: KeptFleet) -> None:
     kept.configure(actors=2)
     with ThreadPoolExecutor(2) as pool:
@@ -49,10 +42,15 @@ def test_two_that_call_up_at_once_start_each_actor_once(kept: KeptFleet) -> None
     assert [one.pid for one in first] == [one.pid for one in second]
 
 
-def test_a_killed_server_is_started_again(kept: KeptFleet) -> None:
+def test_a_killed_server_is_started_again_without_what_the_first_one_left(kept: KeptFleet) -> None:
+    kept.configure("--with-child")
     (first,) = kept.up()
+    _, *family = kept.processes()
     assert first.pid
+    # the guard, the server, its child
+    assert len(family) >= 3
     os.kill(first.pid, signal.SIGKILL)
+    assert comes(lambda: not running(family))
     assert comes(lambda: kept.state().is_ready and kept.state().restarts == 1)
     (second,) = kept.status()
     assert (second.phase, second.pid != first.pid, second.ended) == (
@@ -62,18 +60,8 @@ def test_a_killed_server_is_started_again(kept: KeptFleet) -> None:
     )
 
 
-def test_what_a_server_leaves_is_killed_with_it(kept: KeptFleet) -> None:
-    kept.configure("--with-child")
-    (status,) = kept.up()
-    _, *family = kept.processes()
-    assert status.pid
-    assert len(family) >= 3  # the guard, the server, its child
-    os.kill(status.pid, signal.SIGKILL)
-    assert comes(lambda: not running(family))
-
-
 def test_down_lets_what_is_in_flight_finish(kept: KeptFleet) -> None:
-    kept.configure("--answer-s", "1")
+    kept.configure("--answer-s", "1", "--with-child")
     kept.up()
     family = kept.processes()
     with ThreadPoolExecutor(1) as pool:
@@ -81,14 +69,6 @@ def test_down_lets_what_is_in_flight_finish(kept: KeptFleet) -> None:
         assert comes(lambda: "asked" in kept.log())
         assert kept.down() == {"actor-0": "stopped"}
         assert answer.result() == (200, b"answered")
-    assert running(family) == []
-
-
-def test_down_leaves_no_child_that_does_not_listen(kept: KeptFleet) -> None:
-    kept.configure("--with-child")
-    kept.up()
-    family = kept.processes()
-    kept.down()
     assert running(family) == []
 
 

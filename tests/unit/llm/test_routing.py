@@ -2,26 +2,16 @@
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 
 import pytest
 
 from graftline.llm.base import ChatRequest, Message
-from graftline.llm.member import choose_actor, digest, full_jitter, prefix_of
+from graftline.llm.member import Member, choose_actor, digest, full_jitter, prefix_of
+from tests.unit.llm.pools import member
 
 
-@dataclass(frozen=True)
-class Place:
-    name: str
-    in_flight: int
-
-    @property
-    def salt(self) -> int:
-        return digest(self.name)
-
-
-def places(**in_flight: int) -> list[Place]:
-    return [Place(name, number) for name, number in in_flight.items()]
+def places(**in_flight: int) -> list[Member]:
+    return [member(name, number) for name, number in in_flight.items()]
 
 
 def chat(*contents: str, adapter: str = "") -> ChatRequest:
@@ -38,7 +28,7 @@ LEAST = {
 
 
 @pytest.mark.parametrize(("actors", "expected"), LEAST.values(), ids=LEAST)
-def test_chosen_is(actors: list[Place], expected: set[str]) -> None:
+def test_chosen_is(actors: list[Member], expected: set[str]) -> None:
     assert {choose_actor(actors, digest(str(number))).name for number in range(100)} == expected
 
 

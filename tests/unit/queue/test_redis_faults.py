@@ -238,14 +238,6 @@ def test_an_address_that_is_none_is_a_fault_of_the_configuration(address: str) -
     )
 
 
-def test_an_address_is_needed() -> None:
-    with pytest.raises(ConfigError) as caught:
-        open_queue(RedisQueueConfig(), Secrets([]))
-    assert str(caught.value) == (
-        "GRAFTLINE_REDIS_URL: is not set, but the job queue needs it; put it into .env or Vault"
-    )
-
-
 def test_a_queue_may_be_behind_a_socket(tmp_path: Path) -> None:
     with RedisServer(tmp_path, "--unixsocket", "socket") as _server:
         queue = RedisJobQueue(SecretStr(f"unix://{tmp_path}/socket"), RedisQueueConfig())

@@ -26,10 +26,6 @@ def test_a_state_is_rendered_compactly_in_a_fixed_order_without_what_is_empty() 
     assert render(state) == '{"goals":["b"],"history":["a","ü"],"next_focus":"x"}'
 
 
-def test_an_empty_state_is_an_empty_object() -> None:
-    assert render(State()) == "{}"
-
-
 @pytest.mark.parametrize("text", ["</state>", "</STATE >", "<|im_end|>", "<|", "</", "\\</state>", '"</state>"'])
 def test_no_text_ends_the_block_or_the_turn(text: str) -> None:
     rendered = render(State(goals=(text,)))
@@ -49,18 +45,6 @@ def test_the_count_is_near_to_that_of_the_whole_and_errs_on_the_long_side() -> N
     assert whole <= FULL.token_budget() <= 1.15 * whole
 
 
-def test_without_the_vocabulary_two_bytes_are_a_token() -> None:
-    program = """
-import sys
-sys.modules["bpe_openai"] = None
-from graftline.rollouts.state import State
-print(State().token_budget(), State(goals=("äb",)).token_budget())
-"""
-    # 1, half of the 7 bytes of "goals", and half of the 5 bytes of "äb"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "1 8\n"
-
-
 def test_a_short_state_needs_no_vocabulary() -> None:
     program = """
 import sys
@@ -70,10 +54,6 @@ print("bpe_openai" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-
-
-def test_a_state_within_the_budget_is_left_as_it_is() -> None:
-    assert summarize_history(FULL, FULL.token_budget()) == FULL
 
 
 def test_the_oldest_go_first_and_the_history_says_what_went() -> None:

@@ -83,13 +83,6 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, connection: sql
     assert dump(connection) == before
 
 
-def test_the_first_step_that_fails_leaves_an_empty_file(connection: sqlite3.Connection, path: Path) -> None:
-    with pytest.raises(sqlite3.OperationalError):
-        migrated(connection, path, {"no SQL": ("CREATE TABEL a",)})
-
-    assert dump(connection) == ["BEGIN TRANSACTION;", "COMMIT;", "(0,)"]
-
-
 def test_a_file_of_a_later_version_is_refused_and_left_as_it_is(path: Path, connection: sqlite3.Connection) -> None:
     migrated(connection, path, {**MIGRATIONS, **ADDED})
     before = dump(connection)

@@ -71,21 +71,3 @@ def test_after_a_kill_the_store_holds_all_that_was_said_to_be_written_and_nothin
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-
-
-def test_a_process_that_dies_in_its_turn_keeps_nobody_waiting(tmp_path: Path) -> None:
-    path = tmp_path / "state.sqlite"
-    program = """
-import os, signal, sys
-from pathlib import Path
-from graftline.rollouts.state import State, StateStore
-store = StateStore(Path(sys.argv[1]))
-with store._turn(), store._transaction():
-    store._is_put(store._row("a", 0, State(), State(goals=("half",))))
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    died = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
-    with StateStore(path) as store:
-        store.save("b", State(goals=("whole",)))
-
-        assert (died.returncode, store.load("a"), store.load("b").goals) == (-signal.SIGKILL, State(), ("whole",))

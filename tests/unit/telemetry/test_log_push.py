@@ -104,14 +104,6 @@ def test_records_go_in_batches_in_their_order(
     assert sum(lost) == 0
 
 
-def test_a_few_records_go_after_the_interval(
-    pushed: Callable[..., LogPush], otlp: OtlpServer, logger: logging.Logger
-) -> None:
-    pushed(interval_s=0.05)
-    logger.info("alone")
-    until(otlp.records)
-
-
 def test_a_server_that_is_busy_is_tried_again(
     pushed: Callable[..., LogPush], otlp: OtlpServer, logger: logging.Logger, lost: list[int]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from graftline.core.config import load_yaml
 from graftline.core.errors import ConfigError
-from graftline.core.metrics import Metrics, serve_metrics
+from graftline.core.metrics import Metrics
 from graftline.core.otlp import MetricPush
 from graftline.core.secrets import Secrets
 from graftline.core.telemetry import PushSettings, ServerSettings, TelemetrySettings, open_telemetry
@@ -115,17 +115,6 @@ def test_settings_are_read_from_yaml(tmp_path: Path) -> None:
     path.write_text("push: {logs_url: 'loki:3100'}\n")
     with pytest.raises(ConfigError, match=r"push\.logs_url: string should match pattern"):
         load_yaml(path, TelemetrySettings)
-
-
-def test_a_port_in_use_stops_it_before_anything_is_opened(tmp_path: Path, secrets: Secrets) -> None:
-    with serve_metrics(Metrics(), "127.0.0.1", 0, str) as url:
-        conflicting = TelemetrySettings(server=ServerSettings(port=int(url.rpartition(":")[2])))
-        with (
-            pytest.raises(ConfigError, match="cannot be listened on"),
-            open_telemetry(conflicting, tmp_path / "logs", "actor-1", secrets, str),
-        ):
-            pass
-    assert not (tmp_path / "logs").exists()
 
 
 def test_an_authorization_that_is_not_set_is_named(tmp_path: Path) -> None:

@@ -157,20 +157,6 @@ async def test_a_failure_is_an_answer_that_says_whose_it_is(
     assert caplog.messages == logged
 
 
-async def test_all_who_wait_for_a_call_are_told() -> None:
-    async with open_desk() as desk:
-        await desk.close_gate()
-        call = desk.submit("one")
-        several = [asyncio.create_task(desk.calls.wait(call, LONG_S)) for _ in range(3)]
-        await asyncio.sleep(SOON_S)
-        assert not any(task.done() for task in several)
-
-        await desk.ended(call)
-
-        assert await asyncio.gather(*several) == [True] * 3
-        assert call.waiters == []
-
-
 async def test_a_cancelled_call_is_not_done_and_who_waits_is_told_at_once() -> None:
     async with open_desk() as desk:
         await desk.close_gate()
@@ -189,17 +175,6 @@ async def test_a_cancelled_call_is_not_done_and_who_waits_is_told_at_once() -> N
         assert desk.done == ["two"]
 
 
-async def test_what_has_ended_cannot_be_cancelled() -> None:
-    async with open_desk() as desk:
-        call = desk.submit("one")
-        await desk.ended(call)
-
-        desk.calls.cancel("one")
-        desk.calls.cancel("unknown")
-
-        assert (call.state, call.answer) == ("done", {"did": "one"})
-
-
 @pytest.mark.parametrize(
     ("asked", "together"),
     [
@@ -209,7 +184,7 @@ async def test_what_has_ended_cannot_be_cancelled() -> None:
         ([("a", 3), ("a", 2), ("a", 2)], [["0"], ["1", "2"]]),
         ([("a", 1), ("a", 9), ("a", 1)], [["0"], ["1"], ["2"]]),
         ([("a", 1), ("b", 1), ("b", 1), ("a", 1)], [["0"], ["1", "2"], ["3"]]),
-        ([("", 1), ("", 1)], [["0"], ["1"]]),
+        ([("a", 1), ("", 1), ("", 1), ("a", 1)], [["0"], ["1"], ["2"], ["3"]]),
     ],
 )
 async def test_neighbors_that_want_the_same_are_done_together(
@@ -223,17 +198,6 @@ async def test_neighbors_that_want_the_same_are_done_together(
 
         assert desk.done == together
         assert answers == [("done", {"did": str(number)}) for number in range(len(asked))]
-
-
-async def test_shared_calls_do_not_overtake_others() -> None:
-    async with open_desk() as desk:
-        await desk.close_gate()
-        before, between = desk.submit_shared("before", "a"), desk.submit("between")
-        after = desk.submit_shared("after", "a")
-
-        await desk.ended(before, between, after)
-
-        assert desk.done == [["before"], "between", ["after"]]
 
 
 async def test_one_that_is_cancelled_is_left_out_of_what_is_done_together() -> None:

@@ -1,6 +1,5 @@
 """Checkpoints on disk: when they are there, when they expire, and what a kill leaves."""
 
-import json
 import logging
 import os
 import signal
@@ -15,7 +14,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.core.record import RECORD_NAME
-from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound, utc_now
+from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound
 
 BEGIN = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 HOUR_S, YEARS_S = 3600, 10 * 365 * 24 * 3600
@@ -94,25 +93,6 @@ def test_a_checkpoint_is_described_as_the_sdk_wants_it(store: CheckpointStore) -
     assert content(store, one) == "first"
 
 
-def test_another_process_finds_what_was_written(store: CheckpointStore, tmp_path: Path, time: Time) -> None:
-    one = written(store)
-    store.set_ttl(one, HOUR_S)
-
-    assert CheckpointStore(tmp_path, time).list_checkpoints() == store.list_checkpoints()
-
-
-def test_a_name_is_given_once_unless_it_is_to_be_overwritten(store: CheckpointStore) -> None:
-    one = written(store)
-
-    with pytest.raises(DataError) as refused:
-        written(store, content="second")
-
-    assert str(refused.value) == (
-        f"checkpoint {one.uri} exists already; choose another name, or ask to overwrite it"
-    )  # fmt: skip
-    assert content(store, one) == "first"
-
-
 def test_what_overwrites_a_checkpoint_takes_its_place_even_within_the_same_moment(store: CheckpointStore) -> None:
     one = written(store)
     store.set_ttl(one, HOUR_S)
@@ -137,18 +117,6 @@ def test_what_fails_to_overwrite_a_checkpoint_leaves_it_as_it_was(store: Checkpo
         store.write(one, fail, may_replace=True)
 
     assert store.list_checkpoints() == before
-    assert content(store, one) == "first"
-
-
-def test_what_fails_to_be_written_is_not_there(store: CheckpointStore) -> None:
-    def fail(folder: Path) -> None:
-        raise DataError("the run is not in memory")
-
-    with pytest.raises(DataError):
-        store.write(one := store.at(RUN, "weights", "one"), fail)
-
-    assert store.list_checkpoints() == []
-    written(store)
     assert content(store, one) == "first"
 
 
@@ -235,28 +203,14 @@ def test_only_what_has_expired_is_swept(store: CheckpointStore, tmp_path: Path, 
     assert store.sweep() == []
 
 
-def test_time_has_fractions_so_that_checkpoints_of_one_second_have_an_order() -> None:
-    assert any(utc_now().microsecond for _ in range(3))
-
-
 # what is wrong on disk
 
 
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (lambda folder: (folder / "adapter.txt").write_text("fIrst"), "file 'adapter.txt' was altered after"),
-        (lambda folder: (folder / "adapter.txt").unlink(), "file 'adapter.txt' is missing"),
-        (lambda folder: (folder / "more.txt").write_text("x"), "file 'more.txt' is not in the record"),
-    ],
-)
-def test_a_checkpoint_whose_files_were_changed_is_not_read(
-    store: CheckpointStore, damage: Callable[[Path], Any], reason: str
-) -> None:
+def test_a_checkpoint_whose_files_were_changed_is_not_read(store: CheckpointStore) -> None:
     one = written(store)
-    damage(one.folder)
+    (one.folder / "adapter.txt").write_text("fIrst")
 
-    with pytest.raises(DataError, match=f"^checkpoint {one.uri} is damaged: .*{reason}"):
+    with pytest.raises(DataError, match=f"^checkpoint {one.uri} is damaged: .*file 'adapter.txt' was altered after"):
         store.files(one)
     assert paths(store) == [one.uri]
 
@@ -337,6 +291,7 @@ def test_a_kill_leaves_a_whole_checkpoint_or_none_and_nothing_that_disturbs(
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), when], check=False, env={**os.environ})
 
     assert killed.returncode == -signal.SIGKILL
+    assert paths(store) == ([one.uri] if has_one else []) + [two.uri]
     assert store.sweep() == []
     assert paths(store) == ([one.uri] if has_one else []) + [two.uri]
     assert remains(tmp_path) == []
@@ -344,23 +299,6 @@ def test_a_kill_leaves_a_whole_checkpoint_or_none_and_nothing_that_disturbs(
         assert content(store, one) == "first"
     written(store, content="anew", may_replace=has_one)
     assert content(store, one) == "anew"
-
-
-def test_what_is_left_of_a_killed_writer_is_no_checkpoint_before_it_is_swept_either(
-    store: CheckpointStore, tmp_path: Path
-) -> None:
-    subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), "before it takes its place"], check=False, env={**os.environ}
-    )
-    one = store.at(RUN, "weights", "one")
-    assert [path.name for path in one.folder.parent.iterdir() if (path / RECORD_NAME).exists()] != []
-
-    assert paths(store) == []
-    with pytest.raises(NotFound):
-        store.files(one)
-    written(store, content="anew")
-    assert content(store, one) == "anew"
-    assert len([*one.folder.parent.iterdir()]) == 1
 
 
 # names
@@ -413,13 +351,6 @@ def test_runs_are_listed_with_those_first_that_something_was_asked_of_last(store
     assert [run["training_run_id"] for run in store.runs()] == ["b", "c", "a"]
 
 
-def test_runs_of_the_same_moment_are_listed_by_their_ids(store: CheckpointStore) -> None:
-    for run_id in ("b", "a", "c"):
-        store.note_run(run_id)
-
-    assert [run["training_run_id"] for run in store.runs()] == ["c", "b", "a"]
-
-
 def test_a_run_is_told_with_its_newest_checkpoints(store: CheckpointStore, time: Time) -> None:
     store.note_run(RUN, base_model="tiny", lora_rank=4)
     made = []
@@ -442,13 +373,3 @@ def test_a_run_that_was_never_noted_is_not_there(store: CheckpointStore) -> None
     with pytest.raises(NotFound, match="there is no training run 'never'"):
         store.run("never")
     assert store.runs() == []
-
-
-def test_what_is_known_of_a_run_is_json_in_a_folder_of_its_own(store: CheckpointStore, tmp_path: Path) -> None:
-    store.note_run(RUN, base_model="tiny")
-
-    assert json.loads((tmp_path / "runs" / "0a1b~train~0" / "run.json").read_text("utf-8")) == {
-        "training_run_id": RUN,
-        "base_model": "tiny",
-        "last_request_time": BEGIN.isoformat(),
-    }

@@ -9,7 +9,6 @@ import pytest
 
 from graftline.core.errors import ConfigError, ModelError
 from graftline.training.datums import (
-    Rendered,
     chat_fault,
     load_tokenizer,
     render_all,
@@ -146,7 +145,6 @@ def test_a_renderer_whose_tokens_the_tokenizer_lacks_is_refused(
 
 BAD_CHATS: Sequence[tuple[Any, str]] = [
     ([], "no list of messages"),
-    ("Who?", "message 1 is no object"),
     ([{"role": "teacher", "content": "x"}], "message 1 has role 'teacher'; known: system, user, assistant"),
     ([*CHAT, {"content": "x"}], "message 4 has role None"),
     ([{"role": "user"}], "message 1 has content of NoneType; expected text"),
@@ -160,11 +158,6 @@ BAD_CHATS: Sequence[tuple[Any, str]] = [
 def test_what_is_no_chat_is_refused_and_counted(tokenizer: Any, chat: Any, said: str) -> None:
     assert said in chat_fault(chat)
     assert render_all([chat, CHAT], tokenizer).dropped == Counter(bad_chat=1)
-
-
-def test_a_chat_without_an_answer_teaches_nothing(tokenizer: Any) -> None:
-    for renderer in ("role_colon", "qwen3"):
-        assert render_all([CHAT[:2]], tokenizer, renderer) == Rendered((), 0, 0, Counter(no_target=1))
 
 
 def test_a_chat_that_ends_with_a_question_has_no_last_answer(tokenizer: Any) -> None:
@@ -193,11 +186,6 @@ def test_all_that_is_left_out_is_counted_and_all_else_is_added_up(tokenizer: Any
     assert rendered.tokens == len(inputs[0]) + len(inputs[1])
     answers = [" A teacher.\n\n", "User:", " A teacher.\n\n", " Before noon.\n\n", "User:"]
     assert rendered.trained_tokens == sum(len(ids(tokenizer, text)) for text in answers)
-
-
-def test_the_same_chats_are_the_same_datums(tokenizer: Any) -> None:
-    first, second = (render_all([CHAT, TALK], tokenizer, "qwen3") for _ in range(2))
-    assert [held(datum) for datum in first.datums] == [held(datum) for datum in second.datums]
 
 
 # tokenizers

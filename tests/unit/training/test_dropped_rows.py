@@ -32,11 +32,6 @@ def test_no_example_is_an_error_that_says_by_how_much_rows_are_too_long_and_what
     )
 
 
-def test_an_empty_file_is_an_error_of_its_own() -> None:
-    with pytest.raises(DataError, match="no example is left to train on: the file is empty; write it again"):
-        check_examples(CONFIG, data(0, {}))
-
-
 @pytest.mark.parametrize("reason", ["bad_chat", "no_target", "not_comparable", "refused"])
 def test_every_reason_is_told_in_words(reason: str) -> None:
     assert reason not in describe_dropped(CONFIG, data(1, {reason: 2}))

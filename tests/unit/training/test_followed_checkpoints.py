@@ -70,13 +70,6 @@ def followed(tmp_path: Path, tiny_model: Path, tinker_server: Any) -> Iterator[F
         yield Followed(tmp_path / "root", tiny_model, tinker_server, client)
 
 
-def test_the_last_checkpoint_of_a_run_that_is_done_never_expires(followed: Followed) -> None:
-    assert [checkpoint.expires_at is None for checkpoint in followed.first.checkpoints] == [False, True]
-    store = CheckpointStore(followed.server.root, lambda: utc_now() + timedelta(days=365))
-    kept = [store.has(store.parse(checkpoint.path)) for checkpoint in followed.first.checkpoints]
-    assert kept == [False, True]
-
-
 def test_a_run_goes_on_from_the_adapter_on_disk_where_its_checkpoint_has_expired(followed: Followed) -> None:
     followed.expire(followed.first.checkpoints[-1].path)
     with pytest.raises(TrainingError, match="the checkpoint that this run starts from is not there any more"):

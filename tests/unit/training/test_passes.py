@@ -48,7 +48,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def engine(folder: Path) -> Iterator[Engine]:
     """An engine with a run whose adapter changes what every layer does."""
-    engine = Engine(folder, "tiny", EngineSettings(threads=1))
+    engine = Engine(folder, "tiny", EngineSettings(threads=1, micro_batch_tokens=300))
     torch.manual_seed(2)
     for parameter in engine.create("run", LoraShape(rank=4, seed=3)).parameters:
         torch.nn.init.normal_(parameter, std=0.1)

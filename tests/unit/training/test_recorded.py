@@ -53,12 +53,6 @@ def test_a_datum_gets_the_logprobs_that_its_targets_were_drawn_with(recordings: 
     assert filled.inputs["logprobs"].tolist() == [0.0, 0.0, -0.5, -0.25]
 
 
-def test_targets_in_a_prompt_may_be_anything_for_they_teach_nothing(recordings: Recordings) -> None:
-    example = datum(target_tokens=[0, 0, 8, 9])
-    filled = with_recorded_logprobs("stable_reinforce", example, INPUT_SPANS, TARGET_SPANS, recordings)
-    assert filled.inputs["logprobs"].tolist() == [0.0, 0.0, -0.5, -0.25]
-
-
 @pytest.mark.parametrize(
     ("inputs", "input_spans", "target_spans", "message"),
     [

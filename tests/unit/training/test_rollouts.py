@@ -1,6 +1,5 @@
 """What is learned of drawn answers, by hand: advantages, datums, and which way a step goes."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -11,7 +10,7 @@ import pytest
 from graftline.core.errors import TrainingError
 from graftline.training.answers import Questions, SampledAnswer, policy_datum
 from graftline.training.memory import memory_tokenizer
-from graftline.training.recipes.base import Example, Recipe, Training
+from graftline.training.recipes.base import Example, Training
 from graftline.training.recipes.rl_grpo import RlGrpoConfig
 from graftline.training.recipes.rollouts import (
     GroupRecipe,
@@ -164,56 +163,6 @@ def test_what_is_known_is_learned_from_and_nothing_else(tmp_path: Path, memory_s
         "answer_tokens": answers,
     }
     assert (gradients.tokens, gradients.trained_tokens) == (answers * (len(prompt) + 1), len(wanted))
-
-
-def test_a_step_of_which_nothing_is_known_is_an_error(tmp_path: Path, memory_service: Any) -> None:
-    room = Room(tmp_path, memory_service)
-    with pytest.raises(TrainingError) as error:
-        room.learn(dict.fromkeys(SCORES, None))
-    assert str(error.value) == "step 0: nothing is known of any answer (64 scripted); mend the machine, and resume"
-    with pytest.raises(TrainingError, match=r"^the look at held-out questions: nothing is known of any answer"):
-        room.recipe(lambda text: Scored(None, "gone")).evaluate(room.training, room.training.data.train)
-
-
-@pytest.mark.parametrize("loss", ["importance_sampling", "ppo", "cispo"])
-def test_a_step_makes_the_rewarded_answer_more_probable(tmp_path: Path, memory_service: Any, loss: str) -> None:
-    from tinker import types
-
-    room = Room(tmp_path, memory_service, loss=loss)
-    gradients = room.learn({**SCORES, MISSES: 0.0})
-    answer = room.service.result(gradients.future, "gradients")
-    if loss != "cispo":
-        # each ratio is 1 before the first step, and the advantages of a group come to 0
-        assert Recipe().loss(answer, gradients, [0, 1]) == pytest.approx(0.0, abs=1e-6)
-    forward = [one["logprobs"].data[-1] for one in answer.loss_fn_outputs]
-    assert forward == pytest.approx([datum.loss_fn_inputs["logprobs"].data[-1] for datum in room.trainer.sent])
-    before = probabilities(room)
-    room.trainer.optim_step(types.AdamParams(learning_rate=0.01)).result()
-    after = probabilities(room)
-    assert after[RIGHT] > before[RIGHT]
-    assert after[UNREADABLE] < before[UNREADABLE]
-
-
-def probabilities(room: Room) -> dict[str, float]:
-    """Return how probable each answer to the question is, over all tokens that say it."""
-    from tinker import types
-
-    prompt = prompt_of(room.training.data.train[0])
-    tokens = range(len(memory_tokenizer()))
-    shape = [len(prompt), len(tokens)]
-    datum = types.Datum(
-        model_input=types.ModelInput.from_ints(prompt),
-        loss_fn_inputs={
-            "target_tokens": types.TensorData(data=[*tokens] * len(prompt), dtype="int64", shape=shape),
-            "weights": types.TensorData(data=[1.0] * len(tokens) * len(prompt), dtype="float32", shape=shape),
-        },
-    )
-    [output] = room.trainer.forward([datum], "cross_entropy").result().loss_fn_outputs
-    found = dict.fromkeys(SCORES, 0.0)
-    for token, chance in enumerate(math.exp(value) for value in output["logprobs"].data[-len(tokens) :]):
-        found[room.rollouts.questions.text([token])] += chance
-    assert sum(found.values()) == pytest.approx(1.0, abs=1e-4)
-    return found
 
 
 def test_answers_are_drawn_from_the_model_as_it_is_and_nothing_stays(tmp_path: Path, memory_service: Any) -> None:

@@ -29,14 +29,6 @@ def step(number: int, **values: Any) -> StepMetrics:
     return StepMetrics(step=number, **{**given, **values})
 
 
-def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
-    runs = Runs(tmp_path)
-    runs.write(run(dropped={"too_long": 2}, next_step=3))
-    assert runs.get("one") == run(dropped={"too_long": 2}, next_step=3)
-    assert runs.all() == [runs.get("one")]
-    assert (tmp_path / "runs" / "one.json").exists()
-
-
 def test_an_unknown_run_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     Runs(tmp_path).write(run())
     with pytest.raises(ConfigError, match=r"there is no run 'two' in .*; it has one$"):

@@ -1,9 +1,7 @@
 """The client against a real server of a tiny model, and against one that fails in every way that services do."""
 
-import gc
 import json
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -26,7 +24,6 @@ from graftline.training.tinker import TinkerSDKClient
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
 KEY = "tml-secret-of-the-tests"
-PATH = "tinker://run/weights/step-000001"
 
 
 @pytest.fixture(autouse=True)
@@ -210,14 +207,6 @@ def test_what_is_no_path_of_a_checkpoint_is_refused_before_anything_is_asked(pat
         assert service.seen == []
 
 
-def test_an_adapter_that_trains_nothing_and_a_sampler_of_nothing_are_refused() -> None:
-    client = TinkerSDKClient(KEY, "http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="are all false"):
-        client.create_training_client("tiny", train_mlp=False, train_attn=False, train_unembed=False)
-    with pytest.raises(ConfigError, match="neither model_path nor base_model"):
-        client.sampling_client()
-
-
 # telemetry
 
 
@@ -231,67 +220,6 @@ def test_telemetry_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch
 
 
 # a real server
-
-
-def test_what_the_service_keeps_can_be_looked_up_changed_and_deleted(tinker_server: Any) -> None:
-    with TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60) as client:
-        trainer = client.create_training_client(tinker_server.model, rank=4, seed=1, user_metadata={"who": "me"})
-        path = client.result(trainer.save_state("one"), "saving").path
-        later = client.from_state(path, with_optimizer=False, user_metadata={"who": "you"})
-        run = client.training_run(trainer.model_id)
-        assert (run.base_model, run.lora_rank, run.user_metadata) == (tinker_server.model, 4, {"who": "me"})
-        assert client.training_run(later.model_id).user_metadata["who"] == "you"
-        for seconds, expires in ((3600, True), (None, False)):
-            client.set_ttl(path, seconds)
-            checkpoint = client.training_run(trainer.model_id).last_checkpoint
-            assert (checkpoint.tinker_path, checkpoint.expires_at is not None) == (path, expires)
-        client.delete_checkpoint(path)
-        assert client.training_run(trainer.model_id).last_checkpoint is None
-
-
-def test_what_the_server_finds_wrong_with_the_data_is_an_error_of_the_data(tinker_server: Any) -> None:
-    from tinker import Datum, ModelInput
-
-    datum = Datum(model_input=ModelInput.from_ints([5]), loss_fn_inputs={"target_tokens": [6], "weights": [1.0]})
-    with TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60) as client:
-        trainer = client.create_training_client(tinker_server.model, rank=4)
-        with pytest.raises(
-            DataError, match=r"^step 1: is refused \(.*gspo needs logprobs.*\); mend what was sent$"
-        ) as caught:
-            client.result(trainer.forward_backward([datum], "gspo"), "step 1")
-        assert "request_id" not in str(caught.value)
-        with pytest.raises(
-            DataError, match=r"^creating an adapter on 'huge': is refused \(.*'huge' is not served here"
-        ):
-            client.create_training_client("huge")
-
-
-def test_a_run_that_is_not_there_is_told_from_other_errors(tinker_server: Any) -> None:
-    client = TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60)
-    for ask, what in (
-        (lambda: client.training_run("gone"), "looking up run gone"),
-        (lambda: client.weights_info(PATH), f"looking up {PATH}"),
-        (lambda: client.from_state(PATH), f"loading {PATH}"),
-    ):
-        with pytest.raises(
-            TrainingError, match=rf"^{what}: there is no such thing .*answers 404: .*; check its"
-        ) as caught:
-            ask()
-        assert (caught.value.status, pickle.loads(pickle.dumps(caught.value)).status) == (404, 404)
-    client.close()
-
-
-# the SDK leaves the connection open on which it was refused first
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_a_wrong_key_is_told_by_the_server_and_not_shown(tinker_server: Any) -> None:
-    client = TinkerSDKClient(KEY, tinker_server.url, deadline_s=60)
-    with pytest.raises(TrainingError, match=r"^asking which models there are: the API key is refused") as caught:
-        client.capabilities()
-    said, status = str(caught.value), caught.value.status
-    assert "answers 401: the API key is not the one of this server); check that TINKER_API_KEY" in said
-    assert (KEY in said, status) == (False, 401)
-    del caught
-    gc.collect()
 
 
 # sessions
@@ -310,13 +238,6 @@ def test_the_session_ends_as_the_block_does(error: type[BaseException] | None, e
         [(_, _, body)] = [seen for seen in service.seen if seen[1] == "/api/v1/sessions/s/finish"]
         assert body["reason"] == {"type": ending}
         assert "/api/v1/telemetry" not in service.paths
-
-
-def test_a_client_that_was_not_used_ends_no_session() -> None:
-    with FaultyService() as service:
-        with client_of(service):
-            pass
-        assert service.seen == []
 
 
 def test_that_a_session_cannot_be_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:

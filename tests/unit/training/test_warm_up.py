@@ -15,7 +15,7 @@ from graftline.training.local.passes import Example  # noqa: E402
 
 _FAULTS = """
 import resource
-from graftline.training.local.serve import keep_freed_memory
+from graftline.core.processes import keep_freed_memory
 keep_freed_memory()
 for _ in range(2):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -53,13 +53,6 @@ def test_a_mirror_is_tried_first_by_name_and_by_digest(places: Places, tmp_path:
     assert places.tried == [f"folder {tmp_path / 'mirror'}"]
 
 
-def test_a_folder_of_the_catalog_lies_below_the_root(places: Places) -> None:
-    places.configure({"kind": "folder", "path": "weights"})
-    (places.paths.root / "weights").mkdir()
-    (places.paths.root / "weights" / FILE).write_bytes(CONTENT)
-    assert places.fetch().read_bytes() == CONTENT
-
-
 def test_another_file_than_the_pinned_one_is_passed_over_and_leaves_nothing(places: Places) -> None:
     places.configure(places.hub(), {"kind": "folder", "path": "weights"})
     places.publish_on_hub(WRONG)

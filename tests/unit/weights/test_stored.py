@@ -1,13 +1,12 @@
 """What lies in the folder of models: known by its digest, and read no more often than it has to be."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.errors import ConfigError, ModelError
+from graftline.core.errors import ModelError
 from graftline.llm.weights.catalog import Verified, list_models, model_file, safetensors_folder, verify_models
 from tests.unit.weights.places import CONTENT, FILE, SHA256, Places
 
@@ -95,19 +94,6 @@ def test_states_are_told_without_reading(places: Places, name: str, content: byt
     assert state(places) == expected
 
 
-def test_a_model_is_listed_with_its_card_and_license(stored: Places) -> None:
-    [found] = list_models(stored.paths, stored.environment)
-    assert asdict(found) == {
-        "name": "demo",
-        "card": "owner/demo",
-        "license": "Apache-2.0",
-        "size_bytes": len(CONTENT),
-        "path": stored.target,
-        "state": "not verified",
-        "converted": None,
-    }
-
-
 def test_another_folder_is_named_by_the_environment(places: Places, tmp_path: Path) -> None:
     places.configure(places.hub())
     places.environment["GRAFTLINE_MODELS"] = str(tmp_path / "shared")
@@ -124,15 +110,6 @@ def test_verifying_reads_what_is_remembered_too(stored: Places) -> None:
     fault = f"{stored.target} is not the pinned file; run `graftline model fetch demo`"
     assert verify_models((), stored.paths, stored.environment) == [Verified("demo", stored.target, fault)]
     assert state(stored) == "not verified"
-
-
-def test_only_what_is_there_is_verified_unless_it_is_named(places: Places) -> None:
-    places.configure(places.hub())
-    assert verify_models((), places.paths, places.environment) == []
-    fault = f"{places.target} is not there; run `graftline model fetch demo`"
-    assert verify_models(("demo",), places.paths, places.environment) == [Verified("demo", places.target, fault)]
-    with pytest.raises(ConfigError, match="model 'other' is unknown"):
-        verify_models(("other",), places.paths, places.environment)
 
 
 def test_converted_weights_are_verified_by_their_record(stored: Places) -> None:
