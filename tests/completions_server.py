@@ -8,12 +8,13 @@ What it thinks of a prompt is what `logprobs` returns: those of all tokens but t
 """
 
 import json
-import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from tests.http_server import HttpAnswer, HttpRequest, json_answer, serve_answers
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,26 @@ class CompletionsServer:
         self.asked: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"played": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self._stack = ExitStack()
+        self.url = self._stack.enter_context(serve_answers(self._serve))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._stack.close()
+
+    def _serve(self, request: HttpRequest) -> HttpAnswer:
+        asked = json.loads(request.body)
+        if request.path != "/v1/completions":
+            return json_answer(_refusal("Not Found", 404), 404)
+        if self.key and request.headers["Authorization"] != f"Bearer {self.key}":
+            return json_answer({"error": "Unauthorized"}, 401)
+        self.asked.append(asked)
+        fault = self.faults.pop(0) if self.faults else Fault()
+        time.sleep(fault.silent_s)
+        if fault.status:
+            return json_answer(_refusal("the engine is dead", fault.status), fault.status)
+        status, content = self.answer(asked)
+        return json_answer(fault.changed(content), status)
 
     def answer(self, asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Return the status and the content of an answer."""
@@ -79,37 +90,6 @@ class CompletionsServer:
             "choices": [choice],
             "usage": usage,
         }
-
-
-class _Handler(BaseHTTPRequestHandler):
-    played: CompletionsServer
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one piece: a second one would wait for the first to be acknowledged
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path != "/v1/completions":
-            return self._send(404, _refusal("Not Found", 404))
-        if self.played.key and self.headers["Authorization"] != f"Bearer {self.played.key}":
-            return self._send(401, {"error": "Unauthorized"})
-        self.played.asked.append(asked)
-        fault = self.played.faults.pop(0) if self.played.faults else Fault()
-        time.sleep(fault.silent_s)
-        if fault.status:
-            return self._send(fault.status, _refusal("the engine is dead", fault.status))
-        status, content = self.played.answer(asked)
-        return self._send(status, fault.changed(content))
-
-    def _send(self, status: int, content: Any) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def _refusal(message: str, status: int) -> dict[str, Any]:

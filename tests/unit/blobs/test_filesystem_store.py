@@ -1,9 +1,7 @@
 """Objects in folders and buckets, seen from behind: what lies there, and what a killed writer leaves."""
 
 import hashlib
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from graftline.core.blobs import Blob, BlobStore, FilesystemBlobsConfig, MemoryB
 from graftline.core.config import validate
 from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
+from tests.http_server import HttpAnswer, serve_answers
 from tests.s3_server import BUCKET, SECRET_KEY, S3Server
 
 CONTENT = b"one line\n"
@@ -41,34 +40,12 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    """Answers everything with 403 and tells in it what nobody should see."""
-
-    def _refuse(self) -> None:
-        body = f"<Error><Code>AccessDenied</Code><Message>not with {SECRET_KEY}</Message></Error>".encode()
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Type", "application/xml")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _refuse
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def refusing_url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Refusing)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    """A server that answers everything with 403, and tells in it what nobody should see."""
+    body = f"<Error><Code>AccessDenied</Code><Message>not with {SECRET_KEY}</Message></Error>".encode()
+    with serve_answers(lambda request: HttpAnswer(body, 403, {"Content-Type": "application/xml"})) as url:
+        yield url
 
 
 def files(folder: Path) -> dict[str, bytes]:

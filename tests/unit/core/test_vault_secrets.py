@@ -1,10 +1,7 @@
 """Vault: a server on the loopback that speaks the read half of the KV version 2 protocol, and what is said of it."""
 
-import json
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,66 +10,42 @@ from pydantic import SecretStr
 
 from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.secrets import Secrets, VaultSecrets, open_secrets
+from tests.http_server import HttpAnswer, HttpRequest, json_answer, serve_answers
 
 TOKEN = "s.token-of-the-test"
 
 
-class Vault(ThreadingHTTPServer):
+class Vault:
     """Answers `GET /v1/<mount>/data/<path>` to who shows the token."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.secrets: dict[str, dict[str, Any]] = {}
+        self.secrets: dict[str, dict[str, Any]] = {
+            "/v1/secret/data/graftline": {"TINKER_API_KEY": "tml-0123456789", "EMPTY": "", "PORT": 8200}
+        }
         self.requests: list[str] = []
-        self.failure: tuple[int, bytes] | None = None
+        self.failure: HttpAnswer | None = None
+        self.address = ""
 
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Vault
-
-    def do_GET(self) -> None:
-        vault = self.server
-        vault.requests.append(self.path)
-        if vault.failure:
-            self._answer(*vault.failure)
-        elif self.headers["X-Vault-Token"] != TOKEN:
-            self._answer(403, b'{"errors": ["permission denied"]}')
-        elif self.path not in vault.secrets:
-            self._answer(404, b'{"errors": []}')
-        else:
-            # as the KV version 2 documentation shows it
-            version = {"created_time": "2026-01-02T03:04:05Z", "deletion_time": "", "destroyed": False, "version": 1}
-            self._answer(200, json.dumps({"data": {"data": vault.secrets[self.path], "metadata": version}}).encode())
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet."""
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        self.requests.append(request.path)
+        if self.failure:
+            return self.failure
+        if request.headers["X-Vault-Token"] != TOKEN:
+            return json_answer({"errors": ["permission denied"]}, 403)
+        if request.path not in self.secrets:
+            return json_answer({"errors": []}, 404)
+        # as the KV version 2 documentation shows it
+        version = {"created_time": "2026-01-02T03:04:05Z", "deletion_time": "", "destroyed": False, "version": 1}
+        return json_answer({"data": {"data": self.secrets[request.path], "metadata": version}})
 
 
 @pytest.fixture
 def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
     for name in ("VAULT_ADDR", "VAULT_TOKEN", "VAULT_NAMESPACE", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    with Vault() as server:
-        server.secrets["/v1/secret/data/graftline"] = {"TINKER_API_KEY": "tml-0123456789", "EMPTY": "", "PORT": 8200}
-        # polled often, so that stopping it is quick
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    vault = Vault()
+    with serve_answers(vault.answer) as vault.address:
+        yield vault
 
 
 def opened(vault: Vault, root: Path, **more: str) -> Secrets:
@@ -125,11 +98,11 @@ NO_SECRET = "answers with something else than a KV version 2 secret; check VAULT
     [
         (None, "s.another-token", "secret/graftline", f"Forbidden; {POLICY}"),
         (None, TOKEN, "secret/elsewhere", f"InvalidPath; {POLICY}"),
-        ((400, b'{"errors": ["no"]}'), TOKEN, "secret/graftline", f"InvalidRequest; {POLICY}"),
-        ((500, b'{"errors": ["no"]}'), TOKEN, "secret/graftline", f"InternalServerError; {POLICY}"),
-        ((503, b'{"errors": ["no"]}'), TOKEN, "secret/graftline", f"VaultDown; {POLICY}"),
+        ((b'{"errors": ["no"]}', 400), TOKEN, "secret/graftline", f"InvalidRequest; {POLICY}"),
+        ((b'{"errors": ["no"]}', 500), TOKEN, "secret/graftline", f"InternalServerError; {POLICY}"),
+        ((b'{"errors": ["no"]}', 503), TOKEN, "secret/graftline", f"VaultDown; {POLICY}"),
         *(
-            ((200, body), TOKEN, "secret/graftline", NO_SECRET)
+            ((body, 200), TOKEN, "secret/graftline", NO_SECRET)
             for body in (
                 *(b"<html>Welcome</html>", b"{}", b'{"data": null}'),
                 *(b'{"data": {"TINKER_API_KEY": "of version 1"}}', b'{"data": {"data": ["a"]}}'),
@@ -138,9 +111,9 @@ NO_SECRET = "answers with something else than a KV version 2 secret; check VAULT
     ],
 )
 def test_what_is_no_secret_is_a_fault_outside(
-    vault: Vault, failure: tuple[int, bytes] | None, token: str, path: str, reason: str
+    vault: Vault, failure: tuple[bytes, int] | None, token: str, path: str, reason: str
 ) -> None:
-    vault.failure = failure
+    vault.failure = failure and HttpAnswer(*failure)
     with pytest.raises(BoundaryError) as raised:
         VaultSecrets(vault.address, SecretStr(token), path).get("TINKER_API_KEY")
     assert str(raised.value) == f"vault {vault.address}: {path}: {reason}"
@@ -161,7 +134,7 @@ def test_a_server_that_cannot_be_reached_is_a_fault_outside(monkeypatch: pytest.
 
 
 def test_no_message_holds_the_token(vault: Vault) -> None:
-    vault.failure = 403, json.dumps({"errors": [f"bad token {TOKEN}"]}).encode()
+    vault.failure = json_answer({"errors": [f"bad token {TOKEN}"]}, 403)
     with pytest.raises(BoundaryError) as raised:
         VaultSecrets(vault.address, SecretStr(TOKEN)).get("TINKER_API_KEY")
     assert (TOKEN in str(raised.value), raised.value.__cause__, raised.value.__suppress_context__) == (
@@ -173,7 +146,7 @@ def test_no_message_holds_the_token(vault: Vault) -> None:
 
 def test_vault_is_asked_again_after_it_failed(vault: Vault) -> None:
     source = VaultSecrets(vault.address, SecretStr(TOKEN))
-    vault.failure = 503, b"{}"
+    vault.failure = HttpAnswer(b"{}", 503)
     with pytest.raises(BoundaryError):
         source.get("TINKER_API_KEY")
     vault.failure = None

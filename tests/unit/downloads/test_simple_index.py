@@ -25,7 +25,6 @@ Package Index Options:
     ("config", "expected"),
     [
         ("", PipSources(("http://index.invalid/simple",), ())),
-        ("global.index-url='http://a.invalid/simple'", PipSources(("http://a.invalid/simple",), ())),
         (
             "global.index-url='http://a.invalid'\n:env:.index-url='http://c.invalid'\ndownload.index-url='http://b.invalid'",
             PipSources(("http://c.invalid",), ()),  # the environment counts most

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from graftline.core.errors import ActorError, ConfigError, DataError
+from graftline.core.errors import ActorError, DataError
 from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
 from graftline.rollouts.queue.worker import Handler, JobOutcome, StopRequest, WorkerSettings, run_worker
@@ -71,11 +71,6 @@ ENDS = {
         DataError("no such task"),
         {"dead": 1},
         [DeadLetter(jobs(1)[0], 1, "DataError: no such task")],
-    ),
-    "the configuration is unfit: no second time": (
-        ConfigError("no such model"),
-        {"dead": 1},
-        [DeadLetter(jobs(1)[0], 1, "ConfigError: no such model")],
     ),
     "a fault of ours: again, it may be one of the moment": (
         KeyError("x"),

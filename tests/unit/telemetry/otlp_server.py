@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from tests.http_server import HttpAnswer, HttpRequest, serve_answers
 
 
 @dataclass
@@ -51,33 +52,21 @@ def otlp_server() -> Iterator[OtlpServer]:
     state = OtlpServer()
     state.let_go.set()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            state.asked += 1
-            state.let_go.wait(240)
-            status = state.answers.popleft() if state.answers else 200
-            if status == 200:
-                body = gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
-                request = ExportLogsServiceRequest() if "logs" in self.path else ExportMetricsServiceRequest()
-                request.ParseFromString(body)
-                (state.logs if "logs" in self.path else state.figures).append(MessageToDict(request))
-                state.headers.append(dict(self.headers))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(request: HttpRequest) -> HttpAnswer:
+        state.asked += 1
+        state.let_go.wait(240)
+        status = state.answers.popleft() if state.answers else 200
+        if status == 200:
+            is_packed = request.headers["Content-Encoding"] == "gzip"
+            is_of_logs = "logs" in request.path
+            message = ExportLogsServiceRequest() if is_of_logs else ExportMetricsServiceRequest()
+            message.ParseFromString(gzip.decompress(request.body) if is_packed else request.body)
+            (state.logs if is_of_logs else state.figures).append(MessageToDict(message))
+            state.headers.append(dict(request.headers))
+        return HttpAnswer(status=status)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield state
-    finally:
-        state.let_go.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_answers(answer) as state.url:
+        try:
+            yield state
+        finally:
+            state.let_go.set()

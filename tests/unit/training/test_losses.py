@@ -171,11 +171,6 @@ def test_inputs_that_a_loss_does_not_use_are_not_looked_at(loss: str) -> None:
     [
         ("cross_entropy", {}, "cross_entropy needs target_tokens in loss_fn_inputs; there are none"),
         (
-            "ppo",
-            {"target_tokens": [5, 6], "advantages": [1.0, 1.0]},
-            "ppo needs logprobs in loss_fn_inputs; there are advantages, target_tokens",
-        ),
-        (
             "gspo",
             {"target_tokens": [5, 6], "advantages": [1.0, 1.0], "logprobs": [0.0, 0.0]},
             "gspo needs sequence_ratio_mask in loss_fn_inputs; there are advantages, logprobs, target_tokens",

@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 import pytest
@@ -20,6 +19,7 @@ from pydantic import SecretStr
 from graftline.core.errors import ConfigError, DataError, TrainingError
 from graftline.training.sdk import DEFAULT_BASE_URL
 from graftline.training.tinker import TinkerSDKClient
+from tests.http_server import HttpAnswer, HttpRequest, serve_answers
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
@@ -62,64 +62,38 @@ class FaultyService:
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
         self.keys: dict[str, str | None] = {}
         self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"service": self}))
-        self._server.daemon_threads = True
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        self.url = ""
+        self._stack = ExitStack()
 
     @property
     def paths(self) -> list[str]:
         return [path for _, path, _ in self.seen]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        self.url = self._stack.enter_context(serve_answers(self._answer))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._stack.close()
 
-
-class _Handler(BaseHTTPRequestHandler):
-    service: FaultyService
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: standard error belongs to the tests."""
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        service = self.service
-        path = self.path.partition("?")[0]
-        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        service.seen.append((self.command, path, json.loads(content or b"{}")))
-        service.keys[path] = self.headers.get("X-API-Key")
-        fault = service.faults.get(path)
-        if fault is not None and fault.hangs:
-            service.closing.wait()
+    def _answer(self, request: HttpRequest) -> HttpAnswer | None:
+        path = request.path.partition("?")[0]
+        self.seen.append((request.method, path, json.loads(request.body or b"{}")))
+        self.keys[path] = request.headers.get("X-API-Key")
+        fault = self.faults.get(path)
+        if fault is None:
+            body = ANSWERS.get(path.removeprefix("/api/v1/"))
+            fault = (
+                Fault(404, b'{"detail": "no such thing here"}')
+                if body is None
+                else Fault(body=json.dumps(body).encode())
+            )
+        if fault.hangs:
+            self.closing.wait()
             return None
-        if fault is not None:
-            return self._send(fault.status, fault.body)
-        body = ANSWERS.get(path.removeprefix("/api/v1/"))
-        if body is None:
-            return self._send(404, b'{"detail": "no such thing here"}')
-        return self._send(200, json.dumps(body).encode())
-
-    def _send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
         # the SDK's own retries take minutes
-        self.send_header("X-Should-Retry", "false")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return HttpAnswer(fault.body, fault.status, {"X-Should-Retry": "false"})
 
 
 def client_of(service: FaultyService, deadline_s: float = 20.0) -> TinkerSDKClient:
