@@ -187,13 +187,3 @@ def rules_document(actions: Sequence[Action], language: Language) -> str:
     """Return `actions` as rules `a0`, `a1`, … in one YAML text (as JSON, which is YAML without its surprises)."""
     rules = ({"id": f"a{number}", "language": language, **rule_of(action)} for number, action in enumerate(actions))
     return "\n---\n".join(json.dumps(rule) for rule in rules)
-
-
-def scan_arguments(config: Path, rules: str) -> list[str]:
-    """Return the command line that applies `rules` to its standard input and prints one JSON line per match.
-
-    Built from constants: nothing of an action becomes an option. `config` is a project file we own, so that none
-    from the folders above is read.
-    """
-    inputs = [f"--inline-rules={rules}", "--stdin"]
-    return ["scan", "--config", str(config), "--custom-languages=ignore", *inputs, "--json=stream"]

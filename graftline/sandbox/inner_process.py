@@ -4,21 +4,15 @@ Nothing waits without a limit: a program that neither reads nor answers is a `Ti
 `EOFError`, one that answers more than it may a `ValueError`.
 """
 
-import json
 import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from graftline.core.errors import SandboxError
-from graftline.sandbox.base import Isolation
 from graftline.sandbox.inside.frames import add_length, size_of
-
-_HELLO_BYTES, _START_S = 1 << 16, 60.0
 
 
 class InnerProcess:
@@ -94,23 +88,6 @@ class InnerProcess:
                 raise EOFError("end of its output")
             data += chunk
         return bytes(data)
-
-
-def start_applier(
-    kind: str, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: str = "/"
-) -> tuple[InnerProcess, Isolation]:
-    """Start a program that applies actions, and return it with what confines it, as it says; SandboxError if it does not start."""
-    command = [sys.executable, "-I", "-m", f"graftline.sandbox.inside.{module}", *arguments]
-    process = InnerProcess(command, environment, folder)
-    try:
-        hello = process.receive(_HELLO_BYTES, time.monotonic() + _START_S)
-        features = tuple(json.loads(hello)["features"])
-    except (OSError, ValueError, EOFError) as error:
-        process.stop()
-        raise SandboxError(
-            f"{kind} sandbox: its {module} does not start ({error!r}); see `graftline doctor`"
-        ) from error
-    return process, Isolation("compute" if "seccomp" in features else "none", kind, features)
 
 
 def _is_ready(descriptor: int, event: int, within_s: float) -> bool:

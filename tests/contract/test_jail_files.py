@@ -1,14 +1,15 @@
 """What a program finds in any jail, whichever implementation it is: its input, its arguments, its files."""
 
+import errno
 import signal
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
 from graftline.core.errors import DataError
 from graftline.sandbox import Case, Verdict
 from graftline.sandbox.jail.served import ServedJail
-from tests.jails import dedent, how, on_served_ones_only, output, python
+from tests.jails import LIMITS, dedent, how, new_jail, on_served_ones_only, on_walled_ones_only, output, python
 
 
 def test_output_errors_and_exit_code_come_back(jail: ServedJail) -> None:
@@ -177,3 +178,10 @@ def test_what_is_just_within_the_limits_fits_or_is_refused(jail: ServedJail, fil
     # never a SandboxError: nothing is wrong with the machine
     with suppress(DataError):
         assert output(jail, python("print(1)", files=files)) == "1\n"
+
+
+@on_walled_ones_only
+def test_where_files_may_have_no_size_nothing_can_be_written(kind: str) -> None:
+    with closing(new_jail(kind, LIMITS.model_copy(update={"file_mb": 0}))) as jail:
+        text = "try: open('a', 'w').write('x')\nexcept OSError as error: print(error.errno)"
+        assert output(jail, python(text)) == f"{errno.EFBIG}\n"

@@ -243,6 +243,13 @@ def test_an_indentation_more_than_512_bytes_away_counts_as_none(sandbox: Sandbox
     assert apply(sandbox, far, pattern("f($A)", "(a +\nb)")).after == far.replace("f(1)", "(a +\nb)")
 
 
+def test_a_large_source_and_a_large_action_travel_whole(sandbox: Sandbox) -> None:
+    source, rewrite = "x = 'é'\n" * 60_000 + "f(1)\n", "\N{GRINNING FACE}" * 16_384
+    # a line of 8 characters
+    expected = (Match(480_000, 480_004, rewrite),)
+    assert apply(sandbox, source, pattern("f($A)", rewrite)).matches == expected
+
+
 def test_strictness_is_respected(sandbox: Sandbox) -> None:
     source = "f(1, )\n"
     assert apply(sandbox, source, pattern("f($A)", "g($A)", strictness="cst")).verdict is Verdict.NO_MATCH

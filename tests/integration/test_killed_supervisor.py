@@ -5,8 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
@@ -16,11 +15,11 @@ import psutil
 import pytest
 
 from graftline.core.errors import SandboxError
-from graftline.sandbox import Case, CaseLimits, Verdict
+from graftline.sandbox import Case, Verdict
 from graftline.sandbox.jail.served import ServedJail
+from tests.jails import is_soon, new_jail
 from tests.processes import running
 
-LIMITS = CaseLimits(cpu_s=5, wall_s=60, memory_mb=256, disk_mb=8, output_kb=64, processes=16, files=100)
 SUPERVISOR = """
     import sys
     from pathlib import Path
@@ -68,17 +67,6 @@ def temporary() -> Iterator[Path]:
         yield Path(folder)
 
 
-def new_jail(kind: str) -> ServedJail:
-    return ServedJail(kind, {"namespaces": "namespaces"}.get(kind, "confined"), LIMITS, ("python", "pytest"))
-
-
-def is_soon(claim: Callable[[], bool], within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
-    while not (is_so := claim()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return is_so
-
-
 def has_process(mark: str) -> bool:
     """Whether a process with this word on its command line runs, the supervisor itself left out."""
     found = psutil.process_iter(["cmdline"])
@@ -114,42 +102,23 @@ def killed_supervisor(kind: str, temporary: Path) -> tuple[int, list[str], list[
     return supervisor.pid, features, family, mark
 
 
-def test_no_process_is_left(kind: str, temporary: Path) -> None:
-    _, _, family, mark = killed_supervisor(kind, temporary)
+def test_nothing_is_left_and_what_could_not_be_removed_is_by_the_next_jail(
+    kind: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, features, family, mark = killed_supervisor(kind, temporary)
     # a grandchild that somebody else has adopted is not in the family
     is_soon(lambda: not running(family) and not has_process(mark), within_s=20)
     assert (running(family), has_process(mark)) == ([], False)
-
-
-def test_the_next_jail_removes_the_control_groups(kind: str, temporary: Path) -> None:
-    supervisor, features, family, _ = killed_supervisor(kind, temporary)
-    if "total_processes" not in features:
-        pytest.skip("control groups for processes may not be made here: they need root, or a delegated one")
-    assert is_soon(lambda: not running(family), within_s=20)
-    before = groups_of(os.getpid())  # those of jails that other tests share
-    with closing(new_jail(kind)) as jail:
-        jail.run(Case("python", ("main.py",), {"main.py": b""}))
-        assert (groups_of(supervisor), groups_of(os.getpid()) != before) == ([], True)
-    assert groups_of(os.getpid()) == before
-
-
-def test_the_folders_of_the_case_are_removed(kind: str, temporary: Path) -> None:
-    _, _, family, _ = killed_supervisor(kind, temporary)
-    assert is_soon(lambda: not running(family), within_s=20)
     # the folder around those of the cases belongs to the supervisor, and stays without anything in it
     left = [path for folder in temporary.glob("graftline-cases-*") for path in folder.rglob("*") if path.name != "warm"]
     assert left == []
-
-
-def test_the_next_jail_removes_the_folders_of_dead_supervisors(
-    kind: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, family, _ = killed_supervisor(kind, temporary)
-    assert is_soon(lambda: not running(family), within_s=20)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = groups_of(os.getpid())  # those of jails that other tests share
     with closing(new_jail(kind)) as jail:
         jail.run(Case("python", ("main.py",), {"main.py": b""}))
-    assert list(temporary.iterdir()) == []
+        has_groups = groups_of(os.getpid()) != before
+    assert (groups_of(supervisor), has_groups) == ([], "total_processes" in features)
+    assert (groups_of(os.getpid()), list(temporary.iterdir())) == (before, [])
 
 
 def held(jail: ServedJail, temporary: Path) -> dict[str, object]:

@@ -6,9 +6,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -30,7 +29,6 @@ NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
 
 
 KINDS: dict[str, Callable[[Limits], Sandbox]] = {"process": ProcessSandbox, "warm": WarmSandbox}
-PROGRAMS = {"process": "spawner", "warm": "warm_worker"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -120,8 +118,8 @@ def test_project_files_of_ast_grep_are_not_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with closing(ProcessSandbox(Limits())) as opened:
         assert opened.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
-        assert len(list(tmp_path.glob("graftline-jail-*"))) == 1
-    assert list(tmp_path.glob("graftline-jail-*")) == []
+        assert len(list(tmp_path.glob("graftline-cases-*"))) == 1
+    assert list(tmp_path.glob("graftline-cases-*")) == []
 
 
 @pytest.mark.parametrize("name", ["sgconfig.yml", "sgconfig.yaml"])
@@ -142,48 +140,40 @@ def test_the_environment_of_the_caller_changes_nothing(kind: str, monkeypatch: p
         assert [result.after for result in results] == ["ü(1)\n", None]
 
 
-# ---- the inner process and its parent
-
-
-def inner_processes(kind: str) -> list[psutil.Process]:
-    return children_with(f"inside.{PROGRAMS[kind]}")
+# ---- the worker and its parent; of the jail of `process` the contract of jails says the same
 
 
 @pytest.fixture
-def fresh(kind: str) -> Iterator[tuple[Sandbox, psutil.Process]]:
-    before = {child.pid for child in inner_processes(kind)}
-    opened = KINDS[kind](Limits(cpu_s=1))
+def fresh() -> Iterator[tuple[Sandbox, psutil.Process]]:
+    before = {child.pid for child in children_with("warm_worker")}
+    opened = WarmSandbox(Limits(cpu_s=1))
     opened.apply_many("f(1)\n", "python", [RENAME])
-    [inner] = [child for child in inner_processes(kind) if child.pid not in before]
-    yield opened, inner
+    [worker] = [child for child in children_with("warm_worker") if child.pid not in before]
+    yield opened, worker
     opened.close()
 
 
-def test_a_spawner_killed_between_calls_is_started_again(fresh: tuple[Sandbox, psutil.Process]) -> None:
-    sandbox, spawner = fresh
-    spawner.kill()
-    wait_until_ended(spawner.pid)
+def test_a_worker_killed_between_calls_is_started_again(fresh: tuple[Sandbox, psutil.Process]) -> None:
+    sandbox, worker = fresh
+    worker.kill()
+    wait_until_ended(worker.pid)
     assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
-def test_a_spawner_killed_during_a_call_is_an_error_once(kind: str, fresh: tuple[Sandbox, psutil.Process]) -> None:
-    sandbox, spawner = fresh
-    timer = threading.Timer(0.2, spawner.kill)
+def test_a_worker_killed_during_a_call_is_an_error_once(fresh: tuple[Sandbox, psutil.Process]) -> None:
+    sandbox, worker = fresh
+    timer = threading.Timer(0.2, worker.kill)
     timer.start()
-    with pytest.raises(SandboxError) as caught:
+    with pytest.raises(SandboxError, match=r"^warm sandbox: its warm_worker died \(EOFError"):
         sandbox.apply_many(NESTED_CALLS, "python", [RENAME, TOO_SLOW])
     timer.join()
-    assert (
-        str(caught.value)
-        == f"{kind} sandbox: its {PROGRAMS[kind]} died (EOFError('end of its output')); see `graftline doctor`"
-    )
     assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
-def test_a_closed_sandbox_leaves_no_spawner_behind(fresh: tuple[Sandbox, psutil.Process]) -> None:
-    sandbox, spawner = fresh
+def test_a_closed_sandbox_leaves_no_worker_behind(fresh: tuple[Sandbox, psutil.Process]) -> None:
+    sandbox, worker = fresh
     sandbox.close()
-    assert psutil.pid_exists(spawner.pid) is False
+    assert psutil.pid_exists(worker.pid) is False
 
 
 @pytest.mark.parametrize("ending", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(1)", "raise SystemExit"])
@@ -197,46 +187,40 @@ sandbox = open_sandbox({config}())
 print(psutil.Process().children()[0].pid, flush=True)
 {ending}
 """
-    # the folder of the jail, which nobody removes after a kill, goes with that of the test
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, env=environment)
     wait_until_ended(int(done.stdout))
-
-
-def test_a_killed_parent_takes_a_working_child_and_the_folder_along(tmp_path: Path) -> None:
-    nested = "{'pattern': 'f($A)', 'has': {'stopBy': 'end', 'has': {'stopBy': 'end', 'pattern': 'f($B)'}, 'pattern': 'f($C)'}}"
-    program = f"""
-from graftline.astgrep.action import RuleAction
-from graftline.sandbox import ProcessSandboxConfig, open_sandbox
-sandbox = open_sandbox(ProcessSandboxConfig())
-print("ready", flush=True)
-rule = RuleAction(rule={nested}, fix="x")
-while True:
-    sandbox.apply_many("f(" * 200 + ")" * 200, "python", [rule] * 20)
-"""
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == b"ready\n"
-    [spawner] = psutil.Process(parent.pid).children()
-    deadline = time.monotonic() + 240
-    while not (children := spawner.children()) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    for process in (spawner, *children):
-        wait_until_ended(process.pid)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_inner_process_that_cannot_start_is_an_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(SandboxError) as caught:
+    with pytest.raises(SandboxError, match=r"does not (start|say where its modules are)"):
         _ = KINDS[kind](Limits()).isolation
-    fault = f"{kind} sandbox: its {PROGRAMS[kind]} does not start (EOFError('end of its output'))"
-    assert str(caught.value).startswith(fault)
+
+
+def test_a_command_that_somebody_kills_says_nothing_about_the_action() -> None:
+    finished = threading.Event()
+
+    def kill() -> None:
+        while not finished.wait(0.001):
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if process.name() == "ast-grep":
+                        process.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with closing(ProcessSandbox(Limits())) as sandbox:
+        try:
+            with pytest.raises(SandboxError, match="ended by signal 9"):
+                sandbox.apply_many(NESTED_CALLS, "python", [TOO_SLOW])
+        finally:
+            finished.set()
+            killer.join()
+        assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
 # ---- a broken machine is no wrong answer
@@ -245,12 +229,12 @@ def test_an_inner_process_that_cannot_start_is_an_error(kind: str, monkeypatch: 
 TASK = make_task("f(1)\n", "g(1)\n", instruction="Rename f.", gold_action=RENAME)
 
 
-def test_an_attempt_during_which_the_spawner_dies_is_made_again_and_rewarded_for_what_it_is(
+def test_an_attempt_during_which_the_worker_dies_is_made_again_and_rewarded_for_what_it_is(
     fresh: tuple[Sandbox, psutil.Process],
 ) -> None:
-    sandbox, spawner = fresh
-    os.kill(spawner.pid, signal.SIGSTOP)
-    timer = threading.Timer(0.1, spawner.kill)
+    sandbox, worker = fresh
+    os.kill(worker.pid, signal.SIGSTOP)
+    timer = threading.Timer(0.1, worker.kill)
     timer.start()
     trajectory = collect(TASK, MemoryTeacher(), sandbox, RolloutConfig())
     timer.join()
@@ -260,9 +244,9 @@ def test_an_attempt_during_which_the_spawner_dies_is_made_again_and_rewarded_for
 def test_an_attempt_on_a_machine_that_stays_broken_has_no_reward_at_all(
     fresh: tuple[Sandbox, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox, spawner = fresh
-    spawner.kill()
-    wait_until_ended(spawner.pid)
+    sandbox, worker = fresh
+    worker.kill()
+    wait_until_ended(worker.pid)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError):
         collect(TASK, MemoryTeacher(), sandbox, RolloutConfig())

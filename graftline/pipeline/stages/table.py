@@ -20,8 +20,7 @@ Over = Literal[
 """What there is one artifact for: a dataset in use, one that is no evaluation, all data, a language and split, a file, all
 evaluations, the marts."""
 
-# the spawner is a program of its own, to which no import leads
-_SANDBOX = ("graftline.sandbox.actions", "graftline.sandbox.inside.spawner")
+_SANDBOX = ("graftline.sandbox.actions",)
 _FILES = ("graftline.core.jsonl", "graftline.core.parquet")
 
 

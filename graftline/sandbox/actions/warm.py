@@ -15,6 +15,7 @@ What the binding cannot do as ast-grep's command line does goes to a `process` s
 import json
 import re
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,11 +41,12 @@ from graftline.sandbox.base import (
     Verdict,
     replace_matches,
 )
-from graftline.sandbox.inner_process import InnerProcess, start_applier
+from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.inside import warm_worker
 
 _BATCH_ACTIONS = 64
 _BATCH_CHARACTERS = 4 << 20
+_HELLO_BYTES, _START_S = 1 << 16, 60.0
 _ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"}
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
@@ -165,7 +167,16 @@ class _Worker:
         if self._process is None or self._isolation is None or not self._process.is_running:
             self.stop()
             arguments = [self._limits.model_dump_json(), *LANGUAGES]
-            self._process, self._isolation = start_applier("warm", "warm_worker", arguments, _ENVIRONMENT)
+            self._process = InnerProcess([sys.executable, "-I", "-m", warm_worker.__name__, *arguments], _ENVIRONMENT)
+            try:
+                hello = self._process.receive(_HELLO_BYTES, time.monotonic() + _START_S)
+                features = tuple(json.loads(hello)["features"])
+            except (OSError, ValueError, EOFError) as error:
+                self.stop()
+                raise SandboxError(
+                    f"warm sandbox: its warm_worker does not start ({error!r}); see `graftline doctor`"
+                ) from error
+            self._isolation = Isolation("compute" if "seccomp" in features else "none", "warm", features)
         return self._isolation
 
     def stop(self) -> None:

@@ -71,7 +71,7 @@ def test_raises():
 
 def load(programs: Mapping[str, str], is_container: bool = False) -> None:
     """Import what tests or entrypoints import, before there is isolation: what is loaded later is read from files."""
-    for name in _OF_ENTRYPOINTS if is_container else _COMMON:
+    for name in _OF_ENTRYPOINTS if is_container else _COMMON if programs.keys() & {*OURS} else ():
         importlib.import_module(name)
     if "pytest" in programs:
         importlib.import_module("graftline.sandbox.inside.case_tests")

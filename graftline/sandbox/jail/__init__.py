@@ -41,12 +41,13 @@ class CaseLimits(Config):
     """Of each process, and of all together where there is a control group."""
     disk_mb: int = Field(default=64, ge=1)
     """Of the working folder, and as much again of the temporary one."""
-    file_mb: int = Field(default=32, ge=1)
+    file_mb: int = Field(default=32, ge=0)
+    """Of one file; with 0 nothing can be written into any."""
     files: int = Field(default=2000, ge=16)
     processes: int = Field(default=32, ge=1, le=4096)
     """Threads count as processes."""
     descriptors: int = Field(default=128, ge=16, le=65536)
-    output_kb: int = Field(default=1024, ge=1, le=65536)
+    output_kb: int = Field(default=1024, ge=1, le=1 << 20)
     """Kept of each output; a case that prints 16 times as much is ended."""
 
 

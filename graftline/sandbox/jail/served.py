@@ -83,16 +83,21 @@ class ServedJail:
         wrapper: Wrapper | None = None,
         snapshot: Snapshot | None = None,
         runs_own: bool = False,
+        has_own_user: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is started yet; `clock` is that of the heartbeat."""
+        """Nothing is started yet; `clock` is that of the heartbeat.
+
+        `has_own_user` says whether, under root, it runs as a user of its own.
+        """
         self._clock = clock
         self._name, self._limits, self._wrapper = name, limits, wrapper
         self.mode = mode
         self._snapshot, self._runs_own = snapshot, runs_own
         self._programs = tuple(programs)
         # of its own outside as well, so that nothing else on the machine is within its rights
-        self._user = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 and mode != "bare" else None
+        is_other_user = has_own_user and mode != "bare" and os.getuid() == 0
+        self._user = _FIRST_USER + secrets.randbelow(_USERS) if is_other_user else None
         self._visible: tuple[Interpreter, Visible] | None = None
         self._group: ControlGroup | None = None
         self._server: InnerProcess | None = None
@@ -121,7 +126,7 @@ class ServedJail:
             answer = json.loads(self._server.receive(_HEAD_BYTES, deadline))
             if answer["end"] == Verdict.WALL_TIMEOUT:
                 answer["fault"] = heartbeat.fault_of_machine(answer)
-            stdout, stderr = (self._server.receive(_REPORT_BYTES, deadline) for _ in range(2))
+            stdout, stderr = (self._server.receive(self._limits.output_kb << 10, deadline) for _ in range(2))
             report = self._server.receive(_max_report_bytes(case), deadline)
         except (OSError, ValueError, EOFError) as error:
             is_short_of_memory = bool(self._group and self._group.kills > kills)
@@ -250,7 +255,7 @@ class ServedJail:
 
     def _see(self) -> tuple[Interpreter, Visible]:
         if self._visible is None:
-            python = interpreter(is_other_user=os.getuid() == 0 and (self.mode == "confined"))
+            python = interpreter(is_other_user=self._user is not None and self.mode == "confined")
             self._visible = python, visible(self._programs, python)
         return self._visible
 

@@ -138,10 +138,12 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
 def _folders_of(python: Interpreter) -> set[str]:
     """Return where an interpreter finds modules, and where a virtual environment says which one it is of."""
     code = "import json, sys; print(json.dumps([sys.prefix, *sys.path]))"
-    answer = subprocess.run(
-        python.command_line(code), capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env={}
-    )
-    prefix, *folders = json.loads(answer.stdout)
+    command = python.command_line(code)
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env={})
+        prefix, *folders = json.loads(answer.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise SandboxError(f"the interpreter {python.path} does not say where its modules are ({error})") from error
     settings = str(Path(prefix, "pyvenv.cfg"))
     paths = {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
     # beside the package of a checkout lie data, secrets and whatever else

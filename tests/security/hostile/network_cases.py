@@ -81,6 +81,7 @@ NETWORK_CASES = in_group(
         attempt("raw", make, socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         attempt("raw, version 6", make, socket.AF_INET6, socket.SOCK_RAW, 58)
         attempt("packets", make, 17, socket.SOCK_RAW, 0x0300)
+        attempt("the kernel", make, socket.AF_NETLINK, socket.SOCK_RAW)
         """,
         "interfaces": """
         def seen():

@@ -35,7 +35,7 @@ PRIVILEGE_CASES = in_group(
                 os._exit(0)
             return "made"
 
-        for name in ("users", "processes", "network"):
+        for name in ("users", "mounts", "processes", "network"):
             attempt(f"clone {name}", clone, NAMESPACES[name])
             attempt(f"clone3 {name}", clone3, NAMESPACES[name])
         """,
@@ -58,6 +58,8 @@ PRIVILEGE_CASES = in_group(
         attempt("a file system", mount)
         attempt("a new one", reached, "fsopen", b"tmpfs", 0)
         attempt("a copy of the tree", reached, "open_tree", -100, b"/", 1)
+        attempt("move one", reached, "move_mount", -100, b"/", -100, b"m", 0)
+        attempt("change one", reached, "mount_setattr", -100, b"/", 0, None, 0)
         attempt("take one away", reached, "umount2", f"/{MARKER}".encode(), 0)
         """,
         "another_root": """

@@ -73,6 +73,7 @@ PROCESS_CASES = in_group(
 
         for pid in {VICTIM, PARENT} - {0}:
             attempt(f"trace {pid}", seize, pid)
+        attempt("be traced", lambda: call("ptrace", 0, 0, 0, 0) == 0)
         """,
         "memory_of_others": """
         def touched(name, pid):

@@ -1,5 +1,7 @@
 """The hostile suite as a whole: which cases it runs, and the table of what became of them."""
 
+from collections import Counter
+
 import pytest
 
 from graftline.astgrep.binding import Language
@@ -9,7 +11,12 @@ from graftline.sandbox.base import Isolation, IsolationLevel, Request, SandboxRe
 from tests.security.hostile.__main__ import main
 from tests.security.hostile.bare_jail import BareJail
 from tests.security.hostile.judging import Outcome
-from tests.security.hostile.suite import SANDBOX_CASES, has_failed, run_suite, summary, table
+from tests.security.hostile.suite import JAIL_CASES, SANDBOX_CASES, has_failed, run_suite, summary, table
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = Counter(case.name for case in (*JAIL_CASES, *SANDBOX_CASES))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_names_choose_cases_and_groups() -> None:

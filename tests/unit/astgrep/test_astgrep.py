@@ -1,7 +1,6 @@
 """The parser and the matcher: their bounds, and that no rule makes the matcher raise."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from graftline.astgrep.binding import (
     matches,
     parse,
     rules_document,
-    scan_arguments,
 )
 from graftline.core.errors import DataError
 
@@ -173,19 +171,6 @@ def test_actions_become_numbered_rules_in_one_document() -> None:
     first, second = rules_document(actions, "java").split("\n---\n")
     assert json.loads(first) == {"id": "a0", "language": "java", "rule": {"pattern": "f($A)"}, "fix": "---\nid: x"}
     assert second == '{"id": "a1", "language": "java", "rule": {"kind": "call"}, "fix": "\\u2028\\u00e9"}'
-
-
-def test_nothing_of_an_action_becomes_an_option() -> None:
-    rules = rules_document([PatternAction(pattern="--config=/etc/passwd", rewrite="-U")], "python")
-    assert scan_arguments(Path("/jail/sgconfig.yml"), rules) == [
-        "scan",
-        "--config",
-        "/jail/sgconfig.yml",
-        "--custom-languages=ignore",
-        '--inline-rules={"id": "a0", "language": "python", "rule": {"pattern": "--config=/etc/passwd"}, "fix": "-U"}',
-        "--stdin",
-        "--json=stream",
-    ]
 
 
 def test_a_line_that_is_too_long_is_not_parsed() -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from benchmarks import induction
-from benchmarks.induction_groups import groups_of, outcome, shared, transfer
+from benchmarks.induction_groups import outcome, shared, transfer
 from benchmarks.induction_pairs import COMMITS, FIXTURES, RELEASES, File, Pair, changed_lines, is_judged, pairs_of
 from benchmarks.induction_replay import Replay, replayed
-from benchmarks.induction_solving import Solved, failure_row, figures_of, milliseconds, solved
+from benchmarks.induction_solving import Solved, failure_row, figures_of, solved
 from benchmarks.induction_synthetic import agreement, compared, synthetic_tasks
 from benchmarks.induction_text import learned, replaced
 from benchmarks.induction_trajectories import collected, task_of_pair
-from benchmarks.induction_unseen import UnseenFiles, edits, without_corpus
+from benchmarks.induction_unseen import UnseenFiles, without_corpus
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.background import texts
 from graftline.codemod.equality import Level
@@ -111,10 +111,6 @@ def test_texts_of_commits_that_are_judged_are_not_written() -> None:
     assert (hidden["reason"], set(shown) - set(hidden)) == ("partial", {"steps", "before", "wanted", "result"})
 
 
-def test_lines_taken_away_and_added_are_counted_together() -> None:
-    assert changed_lines("a\nb\nc\n", "a\nB\nc\nd\n") == 3  # b, B and d
-
-
 def test_pairs_with_many_changed_lines_are_left_out(data: Path) -> None:
     before, after = ("".join(f"{name} = {number}\n" for number in range(11)) for name in "ab")
     row = {"id": "long", "pkg": "p", "language": "python", "pre": before, "post": after, "changed": 22}
@@ -146,15 +142,6 @@ def test_every_figure_of_a_source_is_there(data: Path, tmp_path: Path, progress:
     assert peers["text"] == {"pairs": 2, "solved_percent": 100.0, "exact_percent": 100.0}
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
-    assert milliseconds([float(number) for number in range(1, 201)]) == {"p50": 100.0, "p90": 180.0, "p99": 198.0}
-
-
-def test_nothing_measured_has_no_share() -> None:
-    figures = figures_of([])
-    assert (figures["solved_percent"], figures["steps"], figures["ms"]) == (None, None, None)
-
-
 def test_a_crash_is_a_failure_with_its_name(memory: Sandbox) -> None:
     def crashing(pair: Pair, sandbox: Sandbox) -> Induction:
         raise RecursionError("too deep")
@@ -179,11 +166,6 @@ def test_a_sandbox_that_fails_once_is_asked_again_and_twice_is_an_error(memory: 
     asked += [_pair(*RENAMED)]
     with pytest.raises(SandboxError, match="out of order"):
         solved(_pair(*RENAMED), failing, memory)
-
-
-def test_a_wrong_solution_is_no_solution() -> None:
-    wrong = Solved(_pair(*RENAMED), Induction((), RENAMED[0], Level.NONE, "partial"), 1.0, "", (), None)
-    assert figures_of([wrong])["solved_percent"] == 0.0
 
 
 def test_rules_are_tried_on_files_of_other_repositories_only() -> None:
@@ -219,10 +201,6 @@ def test_files_that_hold_functions_of_the_corpus_are_left_out() -> None:
     assert without_corpus(files) == [files[1]]
 
 
-def test_blanks_are_no_edit_and_places_are_told_apart() -> None:
-    assert edits("f(a)\n\n\ng(b)\n", "f(a)\n\ng(c)\n", "python") == {(9, 10, "c")}
-
-
 def test_the_command_line_agrees_with_the_sandbox_where_blanks_are_tidied(memory: Sandbox, tmp_path: Path) -> None:
     # ast-grep indents the empty line between the two statements
     before, after = "def f():\n    go(1)\n", "def f():\n    one(1)\n\n    two(1)\n"
@@ -244,12 +222,6 @@ def test_search_and_replace_is_learned_from_one_pair(
 ) -> None:
     assert learned(before, after) == replacements
     assert replaced(before, replacements) == after
-
-
-def test_groups_are_of_one_rule_and_of_two_pairs_at_least() -> None:
-    pairs = [_pair(*RENAMED, id="a"), _pair(*RENAMED, id="b")]
-    other = Pair("c", "fixtures", "linter", "a/linter", "other", "python", *RENAMED)
-    assert groups_of([pairs[0], other, pairs[1]]) == [pairs]
 
 
 @pytest.mark.parametrize(
@@ -295,13 +267,6 @@ def test_trajectories_are_counted_until_there_are_enough(progress: Progress) -> 
     tasks = [task_of_pair(_pair(*RENAMED, id=str(number))) for number in range(3)]
     figures = collected(tasks, 2, 1, progress)
     assert (figures["verified"], figures["attempts"], figures["workers"]) == (2, 2, 1)
-
-
-def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["induction", "--parts", "fixtures,speed"])
-    with pytest.raises(SystemExit):
-        induction.main()
-    assert "--parts: speed: no such part; known: fixtures, commits, releases" in capsys.readouterr().err
 
 
 def test_one_line_of_json_is_printed_and_failures_are_written(

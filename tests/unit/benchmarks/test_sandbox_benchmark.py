@@ -7,21 +7,8 @@ import pytest
 
 from benchmarks import sandbox
 from benchmarks.endurance import endurance
-from graftline.astgrep.binding import LANGUAGES, parse
 
 TINY = sandbox.Sizes(actions=32, repetitions=1, singles=3, agreement=16, cases=1, endurance=64)
-
-
-def test_programs_are_as_long_as_said_and_all_different() -> None:
-    found = sandbox.programs(12, 1)
-    assert len({text for _, text in found}) == 12
-    assert all(sandbox.LINES <= text.count("\n") < 2 * sandbox.LINES for _, text in found)
-    assert {language for language, _ in found} <= set(LANGUAGES)
-    assert all(parse(text, language).root.children for language, text in found)
-
-
-def test_the_same_is_measured_in_every_run() -> None:
-    assert sandbox.requests(4, 3) == sandbox.requests(4, 3)
 
 
 @pytest.mark.long

@@ -190,10 +190,6 @@ def test_growth_is_that_of_most_samples() -> None:
     assert samples.slope([flat]) == 0.0
 
 
-def test_a_life_that_is_short_says_nothing() -> None:
-    assert samples.slope([[(0.0, 1.0), (1.0, 5.0)]]) is None
-
-
 def test_what_warms_up_is_left_out() -> None:
     warming = [samples.Sample(float(at), "one", 1, min(at, 10) << 20, 3) for at in range(40)]
     assert samples.growth(warming, 10.0)["one"].memory_mb_per_h == 0.0
@@ -237,9 +233,3 @@ def test_an_interruption_ends_the_soak_wherever_it_comes(checkout: Path, tmp_pat
     (tmp_path / "executed.py").write_text(code, "utf-8")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{checkout}"}
     assert subprocess.run([sys.executable, "-m", "executed"], env=environment, timeout=60).returncode == 130
-
-
-def test_the_soak_says_how_it_is_run(checkout: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.soak", "--help"]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
-    assert "python -m benchmarks.soak" in done.stdout

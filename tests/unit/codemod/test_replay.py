@@ -11,7 +11,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, executable, rules_document
 from graftline.codemod.equality import compare_texts, normalize_blank_lines
 from graftline.codemod.induce import induce
-from graftline.sandbox import ProcessSandboxConfig, open_sandbox
+from graftline.sandbox import WarmSandboxConfig, open_sandbox
 
 Pairs = Callable[[int, int], list[tuple[str, str, Language]]]
 
@@ -40,7 +40,7 @@ def meaning(text: str) -> str | None:
 
 def test_what_induction_reports_equal_is_equal_when_its_steps_are_replayed(sample_pairs: Pairs, tmp_path: Path) -> None:
     pairs = sample_pairs(75, 4)
-    sandbox = open_sandbox(ProcessSandboxConfig())
+    sandbox = open_sandbox(WarmSandboxConfig())
     verified = 0
     try:
         for before, after, language in pairs:

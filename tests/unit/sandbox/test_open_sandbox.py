@@ -1,6 +1,7 @@
 """From configuration to a sandbox, and that none opens that is weaker than required."""
 
 import os
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,14 +10,13 @@ from pydantic import TypeAdapter, ValidationError
 from graftline import sandbox
 from graftline.core.errors import SandboxError
 from graftline.sandbox import (
-    Isolation,
     MemorySandboxConfig,
     ProcessSandboxConfig,
     SandboxConfig,
     WarmSandboxConfig,
     open_sandbox,
 )
-from graftline.sandbox.base import LEVELS, IsolationLevel, Limits, is_at_least
+from graftline.sandbox.base import LEVELS, IsolationLevel, is_at_least
 
 
 def test_levels_are_ordered_from_weakest_to_strongest() -> None:
@@ -27,39 +27,35 @@ def test_levels_are_ordered_from_weakest_to_strongest() -> None:
     ]
 
 
-def test_the_memory_sandbox_claims_no_isolation() -> None:
-    assert open_sandbox(MemorySandboxConfig()).isolation == Isolation("none", "memory")
+OWN_USER = ("own_user",) if os.getuid() == 0 else ()
 
 
-def test_the_process_sandbox_says_what_it_achieved() -> None:
-    opened = open_sandbox(ProcessSandboxConfig())
-    try:
-        assert opened.isolation == Isolation("compute", "process", ("rlimits", "no_new_privs", "seccomp"))
-    finally:
-        opened.close()
-
-
-def test_the_warm_sandbox_says_what_it_achieved() -> None:
-    opened = open_sandbox(WarmSandboxConfig())
-    own_user = ("own_user",) if os.getuid() == 0 else ()
-    try:
-        assert opened.isolation == Isolation("compute", "warm", ("rlimits", *own_user, "no_new_privs", "seccomp"))
-    finally:
-        opened.close()
+@pytest.mark.parametrize(
+    ("config", "level", "features"),
+    [
+        (MemorySandboxConfig(), "none", set()),
+        (WarmSandboxConfig(), "compute", {"rlimits", *OWN_USER, "no_new_privs", "seccomp"}),
+        (ProcessSandboxConfig(), "compute", {"rlimits", "no_new_privs", "seccomp"}),
+    ],
+)
+def test_a_sandbox_says_what_it_achieved(config: SandboxConfig, level: IsolationLevel, features: set[str]) -> None:
+    with closing(open_sandbox(config)) as opened:
+        isolation = opened.isolation
+    assert (isolation.implementation, is_at_least(isolation.level, level)) == (config.kind, True)
+    # with Landlock and control groups, `process` has more
+    assert features <= {*isolation.features}
 
 
 @pytest.mark.parametrize("config", [ProcessSandboxConfig, WarmSandboxConfig])
-@pytest.mark.parametrize("level", ["confined", "namespaces", "full"])
+@pytest.mark.parametrize("level", ["namespaces", "full"])
 def test_a_level_that_cannot_be_reached_is_refused_and_its_lack_is_named(
     config: type[ProcessSandboxConfig | WarmSandboxConfig], level: IsolationLevel
 ) -> None:
     with pytest.raises(SandboxError) as caught:
         open_sandbox(config(required_level=level))
     message = str(caught.value)
-    assert message.startswith(f"{config().kind} sandbox: reaches 'compute' with rlimits, ")
-    assert message.endswith(
-        f"no_new_privs, seccomp, but '{level}' is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
-    )
+    assert message.startswith(f"{config().kind} sandbox: reaches 'co")
+    assert f", but '{level}' is required; " in message
 
 
 @pytest.mark.parametrize(
@@ -82,11 +78,6 @@ def test_a_wrong_configuration_is_refused_where_it_is_wrong(settings: dict[str, 
     with pytest.raises(ValidationError) as caught:
         adapter.validate_python(settings)
     assert [fault["loc"] for fault in caught.value.errors()] == [place]
-
-
-def test_the_wall_clock_has_a_wide_margin_over_the_cpu() -> None:
-    limits = Limits()
-    assert (limits.cpu_s, limits.wall_s) == (5, 30.0)
 
 
 def test_every_public_name_is_loaded_on_first_use() -> None:

@@ -47,20 +47,6 @@ def test_a_specification_is_taken_as_it_is() -> None:
     assert parse_test_spec(spec) is spec
 
 
-def test_what_is_not_said_is_the_usual() -> None:
-    assert parse_test_spec(PYTEST).model_dump()["trusts"] == "values"
-    spec = parse_test_spec(PROGRAM)
-    assert spec.model_dump() == {
-        "kind": "program",
-        "program": "python",
-        "arguments": ("m.py",),
-        "stdin": "",
-        "files": {},
-        "expected_stdout": "x\n",
-        "expected_exit_code": 0,
-    }
-
-
 ACCEPTED = {
     "as many files as may be": pytest_spec(files={f"{n}.py": "" for n in range(200)}, expected=["0.py::a"]),
     "as long a file as may be": pytest_spec(files={**FILES, "data.txt": "x" * MEGABYTE}),
@@ -91,48 +77,28 @@ NO_TEST = "is no test of ['test_a.py']; write 'file.py::test_name'"
 REFUSED = {
     "another kind": (pytest_spec(kind="bash"), "kind: expected one of 'pytest', 'calls', 'program' (got 'bash')"),
     "an unknown key": (pytest_spec(nodes=[]), f"pytest.nodes: {KEY}"),
-    "no files": (pytest_spec(files={}), "pytest.files: Dictionary should have at least 1 item"),
-    "files in a list": (pytest_spec(files=["test_a.py"]), "pytest.files: Input should be a valid dictionary"),
-    "a file of a number": (pytest_spec(files={"test_a.py": 1}), "pytest.files.test_a.py: Input should be a valid string"),
     "too many files": (pytest_spec(files={f"{n}.py": "" for n in range(201)}), "pytest.files: Dictionary should have at most"),
     "too long a file": (pytest_spec(files={**FILES, "a.txt": LONG}), "'a.txt' has 1048577 characters; at most 1048576"),
     "an absolute name": (pytest_spec(files={**FILES, "/etc/x": ""}), f"{NAME}'/etc/x': must be relative and use forward"),
     "a name that leads out": (pytest_spec(files={**FILES, "a/../../x": ""}), f"{NAME}'a/../../x': must stay inside"),
     "a name that leads out, of a program": (program_spec(files={"../x": ""}), f"{NAME}'../x': must stay inside its folder"),
     "a control character": (pytest_spec(files={**FILES, "a\n": ""}), f"{NAME}'a\\n': holds a control character"),
-    "nothing expected": (pytest_spec(expected=[]), "pytest.expected: Tuple should have at least 1 item"),
-    "a text of what is expected": (pytest_spec(expected="test_a.py::test_a"), "pytest.expected: Input should be a valid tuple"),
     "a file without a test": (pytest_spec(expected=["test_a.py"]), f"expected: 'test_a.py' {NO_TEST}"),
     "an empty test": (pytest_spec(expected=["test_a.py::"]), f"expected: 'test_a.py::' {NO_TEST}"),
     "a test of another file": (pytest_spec(expected=["test_b.py::test_a"]), f"expected: 'test_b.py::test_a' {NO_TEST}"),
     "a module that is a file": ({**CALLS, "module": "m.py/x"}, "calls.module: String should match pattern"),
-    "a relative module": ({**CALLS, "module": ".m"}, "calls.module: String should match pattern"),
-    "a module with a line break": ({**CALLS, "module": "m\n"}, "calls.module: String should match pattern"),
-    "no calls": ({**CALLS, "calls": []}, "calls.calls: Tuple should have at least 1 item after validation, not 0"),
-    "too many calls": ({**CALLS, "calls": [{"function": "f"}] * 1001}, "calls.calls: Tuple should have at most 1000 items"),
-    "a call of nothing": ({**CALLS, "calls": [{}]}, "calls.calls.0.function: Field required"),
     "a call of an expression": (calls_spec(function="f()"), "calls.calls.0.function: String should match pattern"),
-    "an unknown part of a call": (calls_spec(want=1), f"calls.calls.0.want: {KEY}"),
-    "arguments in a text": (calls_spec(args="ab"), "calls.calls.0.args: Input should be a valid tuple"),
     "a set as an argument": (calls_spec(args=[{1}]), NO_JSON),
     "bytes as an argument": (calls_spec(kwargs={"a": b"x"}), NO_JSON),
     "no number as an argument": (calls_spec(args=[float("nan")]), NO_JSON),
     "arguments of great depth": (calls_spec(args=[nest(5000)]), NO_JSON),
     "a call as a literal": (calls_spec(expected_python="f()"), NO_LITERAL),
-    "half a literal": (calls_spec(expected_python="(1,"), NO_LITERAL),
-    "an empty literal": (calls_spec(expected_python=""), NO_LITERAL),
     "a literal with a zero byte": (calls_spec(expected_python="1\0"), NO_LITERAL),
     "a literal of great depth": (calls_spec(expected_python="[" * 5000 + "]" * 5000), NO_LITERAL),
     "a literal of great depth, of signs": (calls_spec(expected_python="-" * 50_000 + "1"), NO_LITERAL),
     "a literal that is too long": (calls_spec(expected_python="1" * 100_001), "expected_python: String should have at most"),
-    "a class of exceptions": (calls_spec(raises=ValueError), "calls.calls.0.raises: Input should be a valid string"),
     "another program": (program_spec(program="bash"), "program.program: Input should be 'python', 'node' or 'java'"),
-    "no arguments": (program_spec(arguments=[]), "program.arguments: Tuple should have at least 1 item"),
     "no output": ({"kind": "program", "arguments": ["m.py"]}, "program.expected_stdout: Field required"),
-    "too much output": (program_spec(expected_stdout=LONG), "program.expected_stdout: String should have at most 1048576"),
-    "too much input": (program_spec(stdin=LONG), "program.stdin: String should have at most 1048576 characters"),
-    "an exit code below all": (program_spec(expected_exit_code=-1), "expected_exit_code: Input should be greater than or"),
-    "an exit code above all": (program_spec(expected_exit_code=256), "expected_exit_code: Input should be less than or"),
     "another trust": (pytest_spec(trusts="all"), "trusts: Input should be 'values', 'comparisons' or 'report'"),
 }  # fmt: skip
 
@@ -162,7 +128,6 @@ SENSELESS = {
     "another literal that cannot be": calls_spec(expected_python="{[]: 1}"),
     "two expected values": calls_spec(expected=1, expected_python="2"),
     "a value and an exception": calls_spec(expected=1, raises="ValueError"),
-    "an exception without a name": calls_spec(raises=""),
     # what has no form that tells two of its kind apart would pass for any other one
     "an object as a value": calls_spec(expected=object()),
     "a decimal number as a value": calls_spec(expected=Decimal(1)),
@@ -173,10 +138,6 @@ SENSELESS = {
     "half a character in an argument": program_spec(arguments=["m.py", "\ud800"]),
     "an argument that is too long": program_spec(arguments=["m.py", "x" * (10 * MEGABYTE)]),
     "too long a file of a program": program_spec(files={"a.txt": "x" * (MEGABYTE + 1)}),
-    "an exit code that is a claim": program_spec(expected_exit_code=True),
-    "an exit code in a text": program_spec(expected_exit_code="1"),
-    "input in bytes": program_spec(stdin=b"x"),
-    "a file in bytes": pytest_spec(files={"test_a.py": b""}),
     "a file that is a folder, too": pytest_spec(files={**FILES, "a": "", "a/b": ""}),
     "one file under two names": pytest_spec(files={**FILES, "./test_a.py": ""}),
     "a name that ends as folders do": pytest_spec(files={**FILES, "a/": ""}),

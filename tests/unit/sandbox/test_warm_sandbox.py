@@ -82,12 +82,6 @@ def test_what_the_binding_cannot_do_is_done_by_the_command_line(warm: WarmSandbo
     assert (result.after, result.isolation.implementation) == (after, "process")
 
 
-def test_a_large_source_travels_whole(warm: WarmSandbox) -> None:
-    [result] = warm.apply_many("x = 'é'\n" * 60_000 + "f(1)\n", "python", [RENAME])
-    # a line of 8 characters
-    assert [(match.start, match.end) for match in result.matches] == [(480_000, 480_004)]
-
-
 def test_one_batch_cannot_change_what_the_next_one_sees(warm: WarmSandbox) -> None:
     before = [worker.pid for worker in workers()]
     for number in range(20):
