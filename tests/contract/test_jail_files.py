@@ -183,5 +183,5 @@ def test_what_is_just_within_the_limits_fits_or_is_refused(jail: ServedJail, fil
 @on_walled_ones_only
 def test_where_files_may_have_no_size_nothing_can_be_written(kind: str) -> None:
     with closing(new_jail(kind, LIMITS.model_copy(update={"file_mb": 0}))) as jail:
-        text = "try: open('a', 'w').write('x')\nexcept OSError as error: print(error.errno)"
+        text = "import os\ntry: os.write(os.open('a', os.O_CREAT | os.O_WRONLY), b'x')\nexcept OSError as error: print(error.errno)"
         assert output(jail, python(text)) == f"{errno.EFBIG}\n"

@@ -244,9 +244,9 @@ def test_an_indentation_more_than_512_bytes_away_counts_as_none(sandbox: Sandbox
 
 
 def test_a_large_source_and_a_large_action_travel_whole(sandbox: Sandbox) -> None:
-    source, rewrite = "x = 'é'\n" * 60_000 + "f(1)\n", "\N{GRINNING FACE}" * 16_384
+    source, rewrite = "x = 'é'\n" * 20_000 + "f(1)\n", "\N{GRINNING FACE}" * 16_384
     # a line of 8 characters
-    expected = (Match(480_000, 480_004, rewrite),)
+    expected = (Match(160_000, 160_004, rewrite),)
     assert apply(sandbox, source, pattern("f($A)", rewrite)).matches == expected
 
 
@@ -286,7 +286,7 @@ def test_on_generated_actions_the_sandboxes_and_ast_grep_itself_agree(
         rows = [row for row in map(json.loads, stream) if len(row["pre"]) < 1500]
     outcomes: Counter[Verdict] = Counter()
     requests = []
-    for row in chance.sample(rows, 40):
+    for row in chance.sample(rows, 20):
         source, language = row["pre"], row["language"]
         if chance.random() < 0.2:
             source = source.replace("\n", "\r\n")
@@ -300,15 +300,15 @@ def test_on_generated_actions_the_sandboxes_and_ast_grep_itself_agree(
         assert len({(result.verdict, result.after, result.matches) for result in results}) == 1, action
         assert directly(request.source, request.language, action) == results[0].after, action
     assert set(outcomes) == {Verdict.OK, Verdict.NO_MATCH, Verdict.ACTION_ERROR}
-    assert outcomes[Verdict.OK] > 75
+    assert outcomes[Verdict.OK] > 35
 
 
 def test_requests_are_answered_in_their_order(sandbox: Sandbox) -> None:
     requests = [
         Request(f"f({number})\n", "python", tuple(pattern("f($A)", f"g{way}($A)") for way in range(number % 4)))
-        for number in range(90)
+        for number in range(45)
     ]
-    expected = [[f"g{way}({number})\n" for way in range(number % 4)] for number in range(90)]
+    expected = [[f"g{way}({number})\n" for way in range(number % 4)] for number in range(45)]
     assert [[result.after for result in results] for results in sandbox.apply_each(requests)] == expected
     assert sandbox.apply_each([]) == []
 

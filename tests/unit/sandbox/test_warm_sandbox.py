@@ -57,9 +57,9 @@ def test_more_actions_than_a_batch_holds_are_all_answered(warm: WarmSandbox) -> 
 
 def test_each_of_many_crashes_costs_one_action(warm: WarmSandbox) -> None:
     good = PatternAction(pattern="x = $A", rewrite="y")
-    requests = [Request(DEEP, "python", (good, CRASHING, good)), Request("f(1)\n", "python", (RENAME,))] * 4
+    requests = [Request(DEEP, "python", (good, CRASHING, good)), Request("f(1)\n", "python", (RENAME,))] * 2
     results = warm.apply_each(requests)
-    expected = [[Verdict.OK, Verdict.CRASH, Verdict.OK], [Verdict.OK]] * 4
+    expected = [[Verdict.OK, Verdict.CRASH, Verdict.OK], [Verdict.OK]] * 2
     assert [[result.verdict for result in of_one] for of_one in results] == expected
 
 
