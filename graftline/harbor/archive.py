@@ -83,13 +83,13 @@ def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -
         try:
             _write(TarStream(data, limits), partial)
             partial.chmod(PROGRAM_MODE)
-            is_first = _place(partial, folder)
+            # whoever adds a snapshot has the lock: nobody else was first
+            partial.rename(folder)
+            sync(folder.parent)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise HarborError(f"{folder}: cannot be written ({error.strerror}); see to the disk that holds it") from error
-    if not is_first:
-        raise FileExistsError(f"{folder}: is there already")
 
 
 def _text(content: bytes) -> str | None:
@@ -128,19 +128,6 @@ def _make_folders(folder: Path, folders: set[Path]) -> None:
         path.mkdir()
         path.chmod(PROGRAM_MODE)  # whatever the umask
         folders.add(path)
-
-
-def _place(partial: Path, folder: Path) -> bool:
-    """Rename `partial` to `folder`; return whether nobody else was first."""
-    try:
-        # an empty folder would be replaced, a full one is not
-        partial.rename(folder)
-    except OSError:
-        if os.path.lexists(folder):
-            return False
-        raise
-    sync(folder.parent)
-    return True
 
 
 class Snapshots:

@@ -203,7 +203,7 @@ def _faults_of_json(value: Mapping[str, Any], place: str) -> Iterator[tuple[str,
         )
         return
     for find in finds:
-        yield "secret", str(find)
+        yield "secret", find
     if fault := _fault_of_text(text) or ("holds a zero byte" if _ZERO_IN_JSON.search(text) else ""):
         yield "not_json", f"{place}: {fault}"
 

@@ -199,12 +199,13 @@ class HttpClient:
             secret = self._key.get_secret_value()
             message = message.replace(secret, "[secret]")
             details = json.loads(json.dumps(details).replace(json.dumps(secret)[1:-1], "[secret]"))
+        answer = f"{status} {response.reason_phrase}".rstrip()
         advice = "; check the key" if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) else ""
         if pause_s := retry_after_s(response.headers.get("retry-after", "")):
             advice = f"; asks to be left alone for {pause_s:g} s"
         return HarborAPIError(
             status,
-            f"{request.method} {_url_of(request)}: answers {_status_line(status)}: {message}{advice}",
+            f"{request.method} {_url_of(request)}: answers {answer}: {message}{advice}",
             details,
             code,
         )
@@ -363,14 +364,6 @@ def _parse_refusal(content: bytes) -> tuple[str, str, dict[str, Any]]:
     details, message = refusal.get("details"), refusal.get("message")
     text = message if isinstance(message, str) else json.dumps(refusal)
     return str(refusal.get("code", "")), text[:_MOST_QUOTED], details if isinstance(details, dict) else {}
-
-
-def _status_line(status: int) -> str:
-    """Return a status with its phrase."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
 
 
 def _system_reason(error: BaseException | None) -> str:

@@ -197,7 +197,12 @@ class RolloutResponse(Open):
 
     @classmethod
     def without_reward(
-        cls, correlation_id: str, status: SuccessStatus, detail: str, cause: FailureCause = FailureCause.HARBOR_FAILED
+        cls,
+        correlation_id: str,
+        status: SuccessStatus,
+        detail: str,
+        cause: FailureCause = FailureCause.HARBOR_FAILED,
+        rollout_id: str = "",
     ) -> Self:
         """Return the response to a rollout that says nothing of the agent."""
         return cls(
@@ -206,6 +211,7 @@ class RolloutResponse(Open):
             success_status=status,
             failure_cause=cause,
             status_detail=detail,
+            metadata={"rollout_id": rollout_id} if rollout_id else {},
         )
 
     @property

@@ -30,8 +30,10 @@ from graftline.harbor.contract import (
     RolloutRequest,
     RolloutResponse,
     SuccessStatus,
+    TaskInfo,
 )
 from graftline.harbor.event_loop import blocking
+from graftline.harbor.instances import HarborInstanceProvider
 from graftline.harbor.messages import HarborDeploymentStatus, RolloutAnswer, RolloutStatus, read
 
 logger = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ _UNREACHABLE_S, _MOST_FAILURES = 120.0, 20
 
 
 class HarborExecutionBackend:
-    """Runs the rollouts of one deployment: `await backend(request)`."""
+    """Runs the rollouts of one deployment: `await backend(request)`; and is a `TaskAppClient` of it."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class HarborExecutionBackend:
         grace_s: float = 600.0,
         queue_s: float = 3600.0,
         allow_http: bool = False,
+        instance_provider: HarborInstanceProvider | None = None,
     ) -> None:
         """Take the deployment; nothing is asked yet.
 
@@ -66,8 +69,10 @@ class HarborExecutionBackend:
             grace_s: Beyond `timeout`: for verification, and for a worker that was lost.
             queue_s: Seconds that a rollout may wait until it is begun.
             allow_http: Whether the key may go to another machine unencrypted.
+            instance_provider: Knows the tasks of seeds; one of the deployment where it is not given.
         """
         self.deployment_ref = deployment_ref
+        self._provider = instance_provider or HarborInstanceProvider(deployment_ref, allow_http=allow_http)
         self._timeout_s, self._grace_s, self._queue_s = timeout, grace_s, queue_s
         self.client = HarborClient.of_deployment(deployment_ref, allow_http=allow_http)
         self._creation_policy = RetryPolicy(timeout_s=queue_s, unreachable_s=_UNREACHABLE_S, max_retries=max_retries)
@@ -99,7 +104,9 @@ class HarborExecutionBackend:
             if is_late:
                 await self._give_up(rollout_id)
             status = SuccessStatus.TIMEOUT if is_late else SuccessStatus.NETWORK_ERROR
-            return _without_reward(request, status, FailureCause.HARBOR_FAILED, str(error), rollout_id)
+            return RolloutResponse.without_reward(
+                request.trace_correlation_id, status, str(error), rollout_id=rollout_id
+            )
         return _response(request, answer)
 
     async def check_deployment_ready_async(self) -> HarborDeploymentStatus:
@@ -118,6 +125,20 @@ class HarborExecutionBackend:
 
     execute = blocking(execute_async)
     check_deployment_ready = blocking(check_deployment_ready_async)
+    rollout = execute_async
+
+    @property
+    def url(self) -> str:
+        """The deployment as a task app."""
+        return self.deployment_ref.task_app_url
+
+    async def task_info(self, seeds: Sequence[int]) -> list[TaskInfo]:
+        """Return the task of every seed, in their order."""
+        return await self._provider.task_info_async(seeds)
+
+    async def health(self) -> Mapping[str, Any]:
+        """Return the status of the deployment if it is ready."""
+        return (await self.check_deployment_ready_async()).model_dump(mode="json", include={"status", "name"})
 
     async def _create(self, request: RolloutRequest) -> RolloutAnswer:
         body = request.model_dump(mode="json")
@@ -192,7 +213,9 @@ def _response(request: RolloutRequest, answer: RolloutAnswer) -> RolloutResponse
     if answered is None:
         cause = FailureCause.CANCELLED if answer.status == "cancelled" else _cause(answer)
         reason = answer.error or f"the rollout is {answer.status!r}, and the service says no more of it"
-        return _without_reward(request, SuccessStatus.RUNTIME_ERROR, cause, reason, answer.rollout_id)
+        return RolloutResponse.without_reward(
+            request.trace_correlation_id, SuccessStatus.RUNTIME_ERROR, reason, cause, answer.rollout_id
+        )
     facts = {
         "rollout_id": answer.rollout_id,
         "instance_id": answer.instance_id,
@@ -210,14 +233,6 @@ def _cause(answer: RolloutAnswer) -> FailureCause:
     except ValueError:
         # of a newer service
         return FailureCause.UNCLASSIFIED
-
-
-def _without_reward(
-    request: RolloutRequest, status: SuccessStatus, cause: FailureCause, detail: str, rollout_id: str
-) -> RolloutResponse:
-    response = RolloutResponse.without_reward(request.trace_correlation_id, status, detail, cause)
-    response.metadata = {"rollout_id": rollout_id} if rollout_id else {}
-    return response
 
 
 def run_rollouts(

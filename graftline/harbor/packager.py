@@ -30,7 +30,7 @@ from graftline.harbor.context_tree import (
     read_plain_file,
 )
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
-from graftline.harbor.secret_finds import Find, find_in_file
+from graftline.harbor.secret_finds import find_in_file
 from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
 from graftline.sandbox.file_names import short
 
@@ -102,7 +102,7 @@ class HarborPackager:
     def _pack(self, top: Path, include: Sequence[str], exclude: Sequence[str]) -> Package:
         self._spec.validate_paths()
         files = context_files(top, IgnoreRules(top, include, exclude), self._max_bytes)
-        buffer, finds = io.BytesIO(), list[Find]()
+        buffer, finds = io.BytesIO(), list[str]()
         with gzip.GzipFile("", "wb", _LEVEL, buffer, mtime=0) as archive:
             for file in files:
                 archive.write(_header(file))
@@ -150,12 +150,12 @@ def _content(top: Path, file: Entry) -> bytes:
     return content
 
 
-def _check_finds(top: Path, finds: Sequence[Find]) -> None:
+def _check_finds(top: Path, finds: Sequence[str]) -> None:
     if not finds:
         return
     more = f" and {len(finds) - _SHOWN_FINDS} more" if len(finds) > _SHOWN_FINDS else ""
     raise DataError(
-        f"{top}: holds what looks like secrets: {'; '.join(map(str, finds[:_SHOWN_FINDS]))}{more}; take them out, or name the"
+        f"{top}: holds what looks like secrets: {'; '.join(finds[:_SHOWN_FINDS])}{more}; take them out, or name the"
         " files in allow_secrets_in"
     )
 

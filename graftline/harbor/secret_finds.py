@@ -30,17 +30,6 @@ _PLAIN_AWS_NAMES = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION"})
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
-    """Something that looks like a secret, without its value."""
-
-    kind: str
-    place: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: holds {self.kind}"
-
-
-@dataclass(frozen=True, slots=True)
 class _Shape:
     kind: str
     marks: tuple[bytes, ...]
@@ -99,8 +88,8 @@ def kind_of(text: str) -> str | None:
     return next((kind for kind, _, _ in _search(content)), None)
 
 
-def finds_in(value: Any, name: str) -> Iterator[Find]:
-    """Yield what looks like a secret in a JSON-like value, at any depth that is allowed.
+def finds_in(value: Any, name: str) -> Iterator[str]:
+    """Yield where in a JSON-like value something looks like a secret, at any depth that is allowed, without the secret.
 
     Raises:
         ValueError: it is nested too deeply to be looked through.
@@ -112,32 +101,32 @@ def finds_in(value: Any, name: str) -> Iterator[Find]:
             raise ValueError(f"{name}: is nested deeper than {_MAX_DEPTH} levels")
         if isinstance(item, str):
             if kind := kind_of(item):
-                yield Find(kind, place)
+                yield f"{place}: holds {kind}"
         elif isinstance(item, Mapping):
             for key, inner in item.items():
                 if kind := kind_of(str(key)):
                     # the key itself is not to be shown
-                    yield Find(kind, f"{place}, a name in it")
+                    yield f"{place}, a name in it: holds {kind}"
                     continue
                 inside = f"{place}[{str(key)[:64]!r}]"
                 if is_vendor_name(str(key)) and isinstance(inner, str) and inner:
-                    yield Find("a secret, by its name", inside)
+                    yield f"{inside}: holds a secret, by its name"
                     continue
                 pending.append((inner, inside, depth + 1))
         elif isinstance(item, Sequence) and not isinstance(item, bytes):
             pending.extend((inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(item))
 
 
-def find_in_file(content: bytes, place: str) -> Find | None:
-    """Return the first secret that is in a text file; binary files are not looked at."""
+def find_in_file(content: bytes, place: str) -> str:
+    """Return where the first secret of a text file is, without it; empty where there is none. Binary files are not looked at."""
     text = _as_utf8(content[:MAX_SCANNED_BYTES])
     if b"\0" in text[:_BINARY_LOOK_BYTES]:
-        return None
+        return ""
     for kind, start, match in _search(text):
         if not _is_example(match):
             line = text.count(b"\n", 0, start) + 1
-            return Find(kind, f"{place}, line {line}")
-    return None
+            return f"{place}, line {line}: holds {kind}"
+    return ""
 
 
 def _search(content: bytes) -> Iterator[tuple[str, int, bytes]]:

@@ -10,7 +10,6 @@ from graftline.harbor.address import HarborDeploymentRef, check_url, sendable_ke
 from graftline.harbor.client import HarborAPIError, HttpClient, RetryPolicy
 from graftline.harbor.contract import RolloutRequest, RolloutResponse, SuccessStatus, TaskInfo
 from graftline.harbor.execution import HarborExecutionBackend, is_refusal
-from graftline.harbor.instances import HarborInstanceProvider
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.rollouts import Rollouts, call, response_of
 from graftline.harbor.refusal import RequestError
@@ -58,41 +57,16 @@ def create_task_app_client(
     """
     if isinstance(config, str):
         if ref := HarborDeploymentRef.of_url(config, api_key):
-            return HarborTaskApp(ref, timeout, None, allow_http)
+            return HarborExecutionBackend(ref, timeout, allow_http=allow_http)
         return RemoteTaskApp(config, api_key, timeout, allow_http)
     if config.execution_backend == "harbor" and config.harbor is not None:
-        return HarborTaskApp(config.harbor, timeout, config.instance_provider, allow_http)
+        return HarborExecutionBackend(
+            config.harbor, timeout, allow_http=allow_http, instance_provider=config.instance_provider
+        )
     if config.rollout is None and config.task_app_url:
         own = config.api_key.get_secret_value() if isinstance(config.api_key, SecretStr) else None
         return RemoteTaskApp(config.task_app_url, api_key or own, timeout, allow_http)
     return LocalTaskApp(config)
-
-
-class HarborTaskApp:
-    """A deployment of a Harbor service."""
-
-    def __init__(
-        self,
-        ref: HarborDeploymentRef,
-        timeout: float = 600.0,
-        provider: HarborInstanceProvider | None = None,
-        allow_http: bool = False,
-    ) -> None:
-        self.backend = HarborExecutionBackend(ref, timeout, allow_http=allow_http)
-        self._provider = provider or HarborInstanceProvider(ref, allow_http=allow_http)
-
-    @property
-    def url(self) -> str:
-        return self.backend.deployment_ref.task_app_url
-
-    async def rollout(self, request: RolloutRequest) -> RolloutResponse:
-        return await self.backend.execute_async(request)
-
-    async def task_info(self, seeds: Sequence[int]) -> list[TaskInfo]:
-        return await self._provider.task_info_async(seeds)
-
-    async def health(self) -> Mapping[str, Any]:
-        return (await self.backend.check_deployment_ready_async()).model_dump(mode="json", include={"status", "name"})
 
 
 class LocalTaskApp:

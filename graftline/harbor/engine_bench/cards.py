@@ -13,12 +13,19 @@ from typing import NamedTuple
 from graftline.core.errors import DataError
 from graftline.harbor.contract import HarborLimits
 from graftline.harbor.task_format.importing import PlacedTask, StagedTasks, place_task, stage_tasks
-from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, plain_files, read_task, task_folders
+from graftline.harbor.task_format.task_folder import (
+    HarborTask,
+    TaskFile,
+    plain_files,
+    read_dockerfile,
+    read_task,
+    read_tasks,
+    task_folders,
+)
 
 REWARD_KEY = "score"
 _NAMED = re.compile(r"`(?:/app/)?([\w./-]+\.rs)`")
 _NOT_OF_THE_CRATE = ("target/", ".git/")
-_MOST_NAMED = 10
 
 
 class Card(NamedTuple):
@@ -65,16 +72,7 @@ def read_cards(folder: Path, include: Sequence[str] = ("*",)) -> list[Card]:
     folders = [path for path in task_folders(folder) if any(fnmatchcase(path.name, glob) for glob in include)]
     if not folders:
         raise DataError(f"{folder}: no task's name matches {', '.join(include)}")
-    cards, faults = [], []
-    for path in folders:
-        try:
-            cards.append(card_of(read_task(path)))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        more = f"\nand {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
-        raise DataError("\n".join(faults[:_MOST_NAMED]) + more)
-    return cards
+    return read_tasks(folders, lambda path: card_of(read_task(path)))
 
 
 def stage_cards(
@@ -93,11 +91,7 @@ def stage_cards(
     `package` is the member of a workspace that is built, all of it where none is named; `verifier_timeout_s` is that of
     `cargo check` and `cargo test` together.
     """
-    base = crate_files(crate)
-    try:
-        text = dockerfile.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{dockerfile}: cannot be read ({error}); expected a Dockerfile") from None
+    base, text = crate_files(crate), read_dockerfile(dockerfile)
     return stage_tasks(
         [_place_card(card, base, package, verifier_timeout_s) for card in cards],
         folder,

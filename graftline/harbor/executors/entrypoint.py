@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from graftline.core.errors import DataError
 from graftline.harbor.executors.base import OUTPUT_PATH
 from graftline.harbor.executors.containers import VERIFIER_FOLDER, ContainerSpec
+from graftline.harbor.in_box.needs import interpreter_of
 from graftline.harbor.results import MAX_RESULT_BYTES, MAX_REWARD_BYTES
 from graftline.sandbox import Case, CaseEnd, CaseLimits
 from graftline.sandbox.file_names import folders_of, path_of
@@ -208,17 +209,12 @@ def _runner(path: str, start: bytes) -> Program | None:
     suffix = PurePosixPath(path).suffix
     if suffix in (".py", ".sh"):
         return "python" if suffix == ".py" else "shell"
-    line = start.split(b"\n")[0].decode("utf-8", "replace")
-    if not line.startswith("#!"):
-        return None
-    words = [word.rpartition("/")[2] for word in line[2:].split()]
-    if words and words[0] == "env":
-        words = [word for word in words[1:] if not word.startswith("-")]
-    if words and _PYTHON.fullmatch(words[0]):
+    interpreter = next(iter(interpreter_of(start.decode("utf-8", "replace"))), "")
+    if _PYTHON.fullmatch(interpreter):
         return "python"
-    if words and words[0] in _SHELLS:
+    if interpreter in _SHELLS:
         return "shell"
-    return "node" if words[:1] == ["node"] else None
+    return "node" if interpreter == "node" else None
 
 
 def _find_script(names: Sequence[str], program: str, first_bytes: FirstBytes) -> str:

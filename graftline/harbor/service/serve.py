@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import assert_never
 
-from fastapi import FastAPI
 from pydantic import Field, SecretStr
 
 from graftline.core.config import Config
@@ -45,24 +44,6 @@ class HarborSettings(Config):
     """Says that something in front of it encrypts: only then other addresses than loopback are taken."""
     executor: ExecutorConfig = Field(default_factory=LocalExecutorConfig, discriminator="kind")
     service: ServiceSettings = ServiceSettings()
-
-
-@contextmanager
-def open_service(
-    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
-) -> Iterator[tuple[FastAPI, SecretStr]]:
-    """Open database and executor of a service whose files are below `root`, and yield its application and its key.
-
-    `optimizer` carries out prompt optimizations; without one they are kept.
-    """
-    url, key = _database_url(root, secrets_, database), harbor_key(root, secrets_)
-    variables = {}
-    for name in settings.service.pass_on:
-        if (value := secrets_.get(name)) is None:
-            raise ConfigError(f"pass_on: secret {name} is not set; set it, or take it out")
-        variables[name] = value.get_secret_value()
-    with Database(url) as base, closing(open_executor(settings.executor, root, secrets_)) as executor:
-        yield create_service(base, executor, [key], settings.service, variables, optimizer), key
 
 
 def open_executor(config: ExecutorConfig, folder: Path, secrets_: Secrets) -> Executor:
@@ -115,7 +96,7 @@ def serve(
     """Serve until SIGTERM or SIGINT; `started` gets the address. For the main thread of a process.
 
     Raises:
-        ConfigError: the address is not one of this machine, or taken; others as `open_service`.
+        ConfigError: as `serve_in_thread`.
     """
     with serve_in_thread(settings, root, secrets_, database, optimizer) as (url, _):
         end = threading.Event()
@@ -129,11 +110,23 @@ def serve(
 def serve_in_thread(
     settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
 ) -> Iterator[tuple[str, SecretStr]]:
-    """Serve in a thread of this process for as long as the block runs, and yield the address and the key."""
+    """Serve in a thread of this process for as long as the block runs, and yield the address and the key.
+
+    Files are below `root`. `optimizer` carries out prompt optimizations; without one they are kept.
+
+    Raises:
+        ConfigError: the address is not one of this machine, or taken; or a secret is missing.
+    """
+    key, variables = harbor_key(root, secrets_), {}
+    for name in settings.service.pass_on:
+        if (value := secrets_.get(name)) is None:
+            raise ConfigError(f"pass_on: secret {name} is not set; set it, or take it out")
+        variables[name] = value.get_secret_value()
     with (
         closing(listen(settings)) as listener,
-        open_service(settings, root, secrets_, database, optimizer) as (app, key),
-        serve_app(app, listener) as url,
+        Database(_database_url(root, secrets_, database)) as base,
+        closing(open_executor(settings.executor, root, secrets_)) as executor,
+        serve_app(create_service(base, executor, [key], settings.service, variables, optimizer), listener) as url,
     ):
         yield url, key
 

@@ -30,7 +30,9 @@ from graftline.harbor.task_format.task_folder import (
     TaskFile,
     needs_of,
     needs_of_solution,
+    read_dockerfile,
     read_task,
+    read_tasks,
     task_folders,
     workdir_of,
     write_files,
@@ -44,7 +46,6 @@ WORKDIR = "/app"
 """Of a task that names no other."""
 _COPY_CONTEXT = "COPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
 """Ends a Dockerfile: the image holds the context, and the programs in it know that they are in a container."""
-_MAX_FAULTS = 20
 _MOST_NAMED = 5
 _LAYING_S = 30
 """Besides the agent, of a rollout; the longest that there is leaves less of it."""
@@ -96,15 +97,7 @@ def import_harbor_tasks(
     Raises:
         DataError: a task cannot be read, uses what is not supported, or the tasks have no image in common.
     """
-    tasks, faults = [], []
-    for task_folder in task_folders(folder):
-        try:
-            tasks.append(read_task(task_folder))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        more = f"\nand {len(faults) - _MAX_FAULTS} more tasks" if len(faults) > _MAX_FAULTS else ""
-        raise DataError("\n".join(faults[:_MAX_FAULTS]) + more)
+    tasks = read_tasks(task_folders(folder), read_task)
     text, build_files = _common_image(tasks, dockerfile) if has_image else ("", {})
     placed = []
     for task in tasks:
@@ -150,10 +143,7 @@ def place_task(task: HarborTask) -> PlacedTask:
 def _common_image(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str, dict[str, TaskFile]]:
     """Return the Dockerfile that serves all of `tasks`, and the files that its COPY needs."""
     if dockerfile is not None:
-        try:
-            return dockerfile.read_text("utf-8"), {}
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{dockerfile}: cannot be read ({error}); expected a Dockerfile") from None
+        return read_dockerfile(dockerfile), {}
     images = {_image_of(task): task for task in tasks}
     if len(images) > 1:
         first, second = [task.id for task in images.values()][:2]

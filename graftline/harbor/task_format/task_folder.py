@@ -15,10 +15,10 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from graftline.core.errors import DataError
 from graftline.harbor.context_tree import read_plain_file
@@ -30,6 +30,8 @@ from graftline.harbor.task_format.task_toml import (
     VerifierSection,
     task_toml,
 )
+
+T = TypeVar("T")
 
 MAX_FILES = 2000
 MAX_TASK_BYTES = 64 << 20
@@ -52,6 +54,7 @@ _HOST = re.compile(r"\b(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\[::1\]")
 _OUTSIDE = re.compile(r"(?<![\w.:/$}~<-])/(root|home|srv|var|etc|data|git|workspace|services)/[\w./-]*\w")
 _DOES = re.compile(r"\s*(RUN|ADD\s+\S*://|COPY\s+--from)\b", re.IGNORECASE)
 _SHOWN = 80
+_SHOWN_FAULTS = 20
 _WORKDIR = re.compile(r"\s*WORKDIR\s+[\"']?(/[\w./-]*)[\"']?\s*", re.IGNORECASE)
 _COMPOSE = re.compile(r"environment/(docker-)?compose\.ya?ml")
 
@@ -134,6 +137,28 @@ def task_folders(folder: Path) -> list[Path]:
     if not folders:
         raise DataError(f"{folder}: holds no folder with a task.toml; expected Harbor tasks")
     return folders
+
+
+def read_tasks(folders: Iterable[Path], read: Callable[[Path], T]) -> list[T]:
+    """Return what `read` makes of each folder. Raises one DataError with what is wrong with any of them."""
+    tasks, faults = [], []
+    for folder in folders:
+        try:
+            tasks.append(read(folder))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        more = f"\nand {len(faults) - _SHOWN_FAULTS} more tasks" if len(faults) > _SHOWN_FAULTS else ""
+        raise DataError("\n".join(faults[:_SHOWN_FAULTS]) + more)
+    return tasks
+
+
+def read_dockerfile(path: Path) -> str:
+    """Return the text of a Dockerfile. Raises DataError where it cannot be read."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); expected a Dockerfile") from None
 
 
 def write_files(files: Mapping[str, TaskFile], folder: Path) -> None:

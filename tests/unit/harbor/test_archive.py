@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.errors import HarborError
 from graftline.harbor.archive import ArchiveInfo, check_archive, unpack
 
 
@@ -102,13 +101,6 @@ def test_what_tar_makes_of_a_folder_is_read(tmp_path: Path, layout: str) -> None
     assert (tmp_path / "target" / "link").read_text() == "a"
 
 
-def test_what_the_first_clients_sent_is_read() -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        archive.addfile(*[(made, io.BytesIO(content)) for made, content in TREE][-1])
-    assert check_archive(buffer.getvalue()).dockerfile == "FROM scratch\n"
-
-
 def test_attributes_and_comments_are_left_aside(tmp_path: Path) -> None:
     made, content = member("a", b"a")
     made.pax_headers = {"SCHILY.xattr.user.x": "y", "comment": "z", "mtime": "1.5"}
@@ -147,26 +139,3 @@ def test_an_archive_of_several_gzip_files_is_one() -> None:
     plain = gzip.decompress(tarred(*TREE))
     data = b"".join(gzip.compress(plain[start : start + 1000]) for start in range(0, len(plain), 1000))
     assert check_archive(data) == check_archive(tarred(*TREE))
-
-
-@pytest.mark.parametrize("what", ["folder", "file", "link"])
-def test_nothing_is_unpacked_over_what_is_there(tmp_path: Path, what: str) -> None:
-    target = tmp_path / "target"
-    match what:
-        case "folder":
-            target.mkdir()
-        case "file":
-            target.write_text("here")
-        case _:
-            target.symlink_to("nowhere")
-    before = target.lstat()
-    with pytest.raises(FileExistsError, match="is there already"):
-        unpack(tarred(*TREE), target)
-    assert target.lstat() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
-
-
-def test_a_disk_that_takes_nothing_is_the_fault_of_the_machine(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(HarborError, match=r"cannot be written .*; see to the disk that holds it"):
-        unpack(tarred(*TREE), tmp_path / "file" / "target")

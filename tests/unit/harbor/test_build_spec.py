@@ -58,21 +58,6 @@ def test_a_spec_is_made_by_keywords(context: Path) -> None:
     }
 
 
-def test_the_defaults_of_a_spec() -> None:
-    spec = HarborBuildSpec(name="a", dockerfile_path="Dockerfile", context_dir="context")
-    assert (spec.dockerfile_path, spec.context_dir) == (Path("Dockerfile"), Path("context"))
-    assert spec.entrypoint == "run_rollout --input /tmp/rollout.json --output /tmp/result.json"
-    assert (spec.entrypoint_mode, spec.description, spec.env_vars, spec.metadata) == ("file", None, {}, {})
-    assert spec.limits == HarborLimits(timeout_s=300, cpu_cores=2, memory_mb=4096, disk_mb=10240)
-    assert spec.include_globs == ["**/*", "*"]
-    assert (spec.verifier, spec.tasks, spec.allow_secrets_in) == (None, [], ())
-
-
-@pytest.mark.parametrize(("mode", "known"), [("file", "file"), ("stdio", "stdio"), ("command", "stdio")])
-def test_command_is_another_name_of_stdio(mode: str, known: str) -> None:
-    assert HarborBuildSpec(name="a", context_dir=".", entrypoint_mode=mode).entrypoint_mode == known
-
-
 def test_a_request_with_everything_is_one_that_the_service_takes(context: Path) -> None:
     spec = HarborBuildSpec(
         name="a",
@@ -96,11 +81,6 @@ def test_a_request_with_everything_is_one_that_the_service_takes(context: Path) 
     }
     assert sent.tasks == [TaskSeed(seed=3, task_id="df-001", agent_files=("tasks/df-001",), metadata={"set": "df"})]
     assert (sent.entrypoint_mode, sent.env_vars, sent.dockerfile) == ("stdio", {"MODEL": "small"}, "FROM scratch\n")
-
-
-def test_a_request_without_a_dockerfile_leaves_it_to_the_service(context: Path) -> None:
-    request = HarborBuildSpec(name="a", context_dir=context).to_api_request("AAAA")
-    assert DeploymentCreate.model_validate(request).dockerfile is None
 
 
 @pytest.mark.parametrize("has_verifier", [True, False])
@@ -174,12 +154,6 @@ def test_a_fault_is_told_without_the_value(values: dict[str, Any], line: str) ->
 
 def test_metadata_may_speak_of_zero_bytes() -> None:
     assert HarborBuildSpec(name="a", context_dir=".", metadata={"a": "\\u0000"}).metadata == {"a": "\\u0000"}
-
-
-def test_a_spec_does_not_change() -> None:
-    spec = HarborBuildSpec(name="a", context_dir=".")
-    with pytest.raises(ValueError, match="frozen"):
-        spec.name = "b"  # type: ignore[misc]
 
 
 def test_a_dockerfile_is_looked_for_in_the_context_first(

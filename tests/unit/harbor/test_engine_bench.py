@@ -45,19 +45,23 @@ def test_results_of_all_binaries_are_added_up() -> None:
     }
 
 
-def test_a_crate_that_does_not_compile_is_worth_nothing() -> None:
-    said = "error: could not compile `tiny` (lib) due to 1 previous error\n"
-    assert score_card(101, said, None, "", 4) == Score(False, 0, 0, 0.0)
-
-
-def test_tests_that_do_not_compile_against_the_card_all_fail() -> None:
-    said = "error: could not compile `tiny` (lib test) due to 1 previous error\n"
-    assert score_card(0, "", 101, said, 4) == Score(True, 0, 4, 0.3)
-
-
-def test_a_card_that_ends_the_process_of_its_tests_fails_all() -> None:
-    said = "Caused by:\n  process didn't exit successfully: `/t/tiny-1` (signal: 6, SIGABRT: process abort signal)\n"
-    assert score_card(0, "", 101, said, 4) == Score(True, 0, 4, 0.3)
+@pytest.mark.parametrize(
+    ("check", "said", "output", "score"),
+    [
+        (101, "error: could not compile `tiny` (lib) due to 1 previous error\n", "", Score(False, 0, 0, 0.0)),
+        # tests that do not compile against the card all fail
+        (0, "", "error: could not compile `tiny` (lib test) due to 1 previous error\n", Score(True, 0, 4, 0.3)),
+        # and so they do where the card ends the process they run in
+        (
+            0,
+            "",
+            "Caused by:\n  process didn't exit successfully: `/t/tiny-1` (signal: 6, SIGABRT: process abort signal)\n",
+            Score(True, 0, 4, 0.3),
+        ),
+    ],
+)
+def test_what_the_card_breaks_is_worth_little(check: int, said: str, output: str, score: Score) -> None:
+    assert score_card(check, said, None if check else 101, output, 4) == score
 
 
 NOT_RUN = "Caused by:\n  could not execute process `/t/tiny-1` (never executed)\n\nCaused by:\n  Permission denied (os error 13)\n"

@@ -76,17 +76,13 @@ def test_seeds_go_by_the_names_of_the_tasks(tasks: Path, tmp_path: Path) -> None
         "digest": read_task(tasks / "b-count").digest,
         "limits": {"timeout_s": 70, "cpu_cores": 2, "memory_mb": 512, "disk_mb": 10240},
     }
-
-
-def test_limits_are_the_largest_of_the_tasks(tasks: Path, tmp_path: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    # the largest of the tasks'
     assert spec.limits == HarborLimits(timeout_s=530, cpu_cores=2, memory_mb=9000, disk_mb=10240)
-    assert spec.verifier is not None
-    assert (spec.verifier.timeout_s, spec.verifier.artifacts, spec.verifier.reward_key) == (
-        600,
-        ("submission",),
-        "reward",
-    )
+    verifier = spec.verifier
+    assert verifier is not None
+    assert (verifier.timeout_s, verifier.artifacts, verifier.reward_key) == (600, ("submission",), "reward")
+    with pytest.raises(DataError, match="agent 'gpt' is not known; known: codex, opencode, claude_code, nop, oracle"):
+        import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="gpt")
 
 
 def test_tests_and_solutions_are_only_where_the_verifier_is(tasks: Path, tmp_path: Path) -> None:
@@ -105,12 +101,6 @@ def test_tests_and_solutions_are_only_where_the_verifier_is(tasks: Path, tmp_pat
     assert spec.verifier is not None
     assert (spec.verifier.context_dir / "tasks" / "b-count" / "solution" / "solve.sh").is_file()
     assert (spec.verifier.context_dir / "tasks" / "b-count" / "tests" / "test.sh").is_file()
-
-
-def test_programs_in_boxes_are_those_of_the_package(tasks: Path, tmp_path: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
-    for source in IN_BOX.glob("*.py"):
-        assert (spec.context_dir / "common" / "in_box" / source.name).read_bytes() == source.read_bytes()
 
 
 def test_tasks_with_different_images_need_one_for_all(tasks: Path, tmp_path: Path) -> None:
@@ -149,11 +139,6 @@ def test_a_task_may_take_as_long_as_a_deployment_may(
     (tasks / "b-count" / "task.toml").write_text(f"[agent]\ntimeout_sec = {agent_s}\n[verifier]\ntimeout_sec = 3600\n")
     spec = import_harbor_tasks(tasks / "b-count", "mine", tmp_path / "staging")
     assert spec.limits.timeout_s == timeout_s
-
-
-def test_an_agent_that_is_not_known_is_refused(tasks: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="agent 'gpt' is not known; known: codex, opencode, claude_code, nop, oracle"):
-        import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="gpt")
 
 
 def test_doing_nothing_and_the_solution_are_graded_apart(tasks: Path, tmp_path: Path) -> None:
@@ -290,16 +275,6 @@ def test_what_was_built_does_not_travel(tasks: Path, tmp_path: Path, fake_agent:
     spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
     assert result["reward_info"]["details"]["submitted"] == ["kept/b", "start.txt"]
-
-
-def test_a_model_that_is_none_is_not_tried_again(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
-    asked = {"policy": {"config": {"model": "--help"}}}
-    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **asked)
-    assert (result["failure_cause"], result["error"]) == (
-        "unclassified",
-        "model '--help' is no name of a model, such as 'gpt-4o-mini'",
-    )
 
 
 def test_in_a_context_made_by_hand_a_manifest_says_which_task_a_seed_is(tmp_path: Path, tasks: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from graftline.core.errors import HarborError
 from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
-from graftline.harbor.executors.base import Execution, MemoryExecutor
+from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.local import LocalExecutor
 from tests.rollout_specs import (
     CONTEXT,
@@ -23,7 +23,6 @@ from tests.rollout_specs import (
     after,
     graded,
     has_cargo,
-    never,
     on_local,
     packed_context,
     ran,
@@ -285,14 +284,6 @@ def test_a_program_of_the_context_runs_where_it_may(tmp_path: Path) -> None:
     assert end.reward == 0.5
 
 
-def test_many_processes_of_one_service_use_the_same_snapshots(tmp_path: Path) -> None:
-    first, second = a_local(tmp_path), a_local(tmp_path)
-    snapshot = first.build(CONTEXT).snapshot_id
-    end = ran(second, snapshot_id=snapshot)
-    second.close()
-    assert end.reward == 0.5
-
-
 def test_a_snapshot_that_was_made_again_is_seen_by_the_next_rollout(tmp_path: Path) -> None:
     executor = a_local(tmp_path)
     before = ran(executor).reward
@@ -300,26 +291,3 @@ def test_a_snapshot_that_was_made_again_is_seen_by_the_next_rollout(tmp_path: Pa
     after_it = ran(executor).reward
     executor.close()
     assert (before, after_it) == (0.5, 0.5)
-
-
-def test_rewards_in_memory_are_those_of_snapshot_and_seed() -> None:
-    executor = MemoryExecutor()
-    rewards = [ran(executor, request={"env": {"seed": seed}}).reward for seed in (0, 1, 0)]
-    assert rewards[0] == rewards[2] != rewards[1]
-    assert all(reward is not None and 0 <= reward < 1 for reward in rewards)
-
-
-def test_ends_in_memory_come_from_a_table_that_may_fail_first() -> None:
-    ends = iter([HarborError("lost"), Execution(SuccessStatus.SUCCESS, 0.0)])
-
-    def next_of(box: object) -> Execution:
-        end = next(ends)
-        if isinstance(end, HarborError):
-            raise end
-        return end
-
-    executor = MemoryExecutor(next_of)
-    box = a_rollout(executor)
-    with pytest.raises(HarborError, match="lost"):
-        executor.run(box, never)
-    assert executor.run(box, never).reward == 0.0

@@ -6,18 +6,17 @@ import hashlib
 import io
 import os
 import random
-import socket
 import string
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graftline.core.errors import ConfigError, DataError
+from graftline.core.errors import DataError
 from graftline.harbor.archive import check_archive, unpack
 from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier
 from graftline.harbor.packager import HarborPackager, Package
@@ -153,30 +152,6 @@ def test_the_bytes_are_the_same_in_every_process_and_whatever_the_disk_says(cont
     assert printed == {base64.b64encode(package(context).archive).decode()}
 
 
-def test_content_that_does_not_compress_stays_whole_and_about_as_large(tmp_path: Path) -> None:
-    noise = random.Random(5).randbytes(3 << 20)
-    top = lay(
-        tmp_path / "context",
-        {"a.txt": b"text " * 40_000, "b.bin": noise, "c.txt": b"text " * 40_000, "d.bin": noise[:70_000]},
-    )
-    archive = package(top).archive
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        found = {name: hashlib.sha256(tar.extractfile(name).read()).digest() for name in tar.getnames()}  # type: ignore[union-attr]
-    assert found == {path.name: hashlib.sha256(path.read_bytes()).digest() for path in top.iterdir()}
-    assert (3 << 20) + 70_000 < len(archive) < (3 << 20) + 80_000
-
-
-def test_the_archive_has_no_time_and_no_name_in_its_head(context: Path) -> None:
-    assert package(context).archive[:10] == b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
-
-
-def test_a_long_name_is_packed(tmp_path: Path) -> None:
-    name = "/".join(["a" * 100, "b" * 200, "ü" * 100, "c" * 150])
-    made = package(lay(tmp_path / "context", {name: "x"}))
-    assert made.files == (name,)
-    assert check_archive(made.archive).files == (name,)
-
-
 def test_ignored_files_and_the_folders_they_are_in_are_not_packed(tmp_path: Path) -> None:
     top = lay(
         tmp_path / "context",
@@ -231,27 +206,6 @@ def test_a_link_that_leads_anywhere_else_is_refused(tmp_path: Path, target: str,
     expected = f"context: symbolic link 'link' to {target!r}: {fault}; put a copy in its place, or leave it out"
     assert refusal(top) == expected.replace(str(top), "context")
     assert package(top, exclude_globs=["link"]).files == (".harborignore", "a/b.txt", "a/twin")
-
-
-@pytest.fixture
-def unix_socket(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "context" / "special"
-    path.parent.mkdir()
-    with socket.socket(socket.AF_UNIX) as opened:
-        # the path itself may be too long for one
-        here = Path.cwd()
-        os.chdir(path.parent)
-        try:
-            opened.bind("special")
-        finally:
-            os.chdir(here)
-        yield path
-
-
-def test_a_socket_is_refused(unix_socket: Path) -> None:
-    assert refusal(unix_socket.parent) == (
-        "context: 'special' is a socket; expected files, folders and symbolic links only"
-    )
 
 
 def test_a_fifo_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
@@ -332,16 +286,6 @@ def test_a_verifier_is_packed_on_its_own_and_whole(tmp_path: Path) -> None:
     assert made is not None
     assert (packager.package_bytes().files, made.files) == (("a.py",), (".harborignore", "c.txt", "grade.sh"))
     assert base64.b64decode(made.base64) == made.archive
-
-
-def test_a_spec_without_a_verifier_has_no_package_of_it(context: Path) -> None:
-    packager = HarborPackager(HarborBuildSpec(name="a", context_dir=context))
-    assert packager.package_verifier() is None
-
-
-def test_a_folder_that_is_not_there_is_told_by_its_field(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"context_dir: .* is not there"):
-        package(tmp_path / "no")
 
 
 @pytest.mark.parametrize("size", [0, -1, float("nan")])

@@ -70,10 +70,8 @@ def test_an_evaluation_never_runs_more_at_once_than_it_may(sqlite_url: str) -> N
         job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2], "max_concurrent": 1}).json()[
             "job_id"
         ]
-        running = {"status": "running"}
         # a rollout is said to run just before its box does
         until(client, "/api/harbor/rollouts?status=running", lambda page: len(page["rollouts"]) == len(gate.order) == 1)
-        assert len(client.get("/api/harbor/rollouts", params=running).json()["rollouts"]) == len(gate.order) == 1
         gate.is_open.set()
         until(client, f"{AT}/{job_id}", lambda view: view["status"] == "completed")
 

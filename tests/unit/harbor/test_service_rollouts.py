@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -90,16 +91,9 @@ def test_a_rollout_that_is_asked_for_twice_runs_once(database_url: str) -> None:
 
     with service(database_url, count) as client:
         found = deployed(client)
-        answers = []
-
-        def ask() -> None:
-            answers.append(client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("same")))
-
-        threads = [threading.Thread(target=ask) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at = f"/api/harbor/deployments/{found}/rollout"
+        with ThreadPoolExecutor(6) as threads:
+            answers = list(threads.map(lambda _: client.post(at, json=rollout("same")), range(6)))
         assert [answer.status_code for answer in answers] == [200] * 6
         assert len({answer.json()["metadata"]["rollout_id"] for answer in answers}) == 1
         assert len(ran) == 1

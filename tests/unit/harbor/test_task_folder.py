@@ -27,18 +27,18 @@ def test_the_digest_is_that_of_harbor(tmp_path: Path) -> None:
     assert sorted(task.part("tests")) == ["test.sh"]
 
 
-def test_leftovers_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tests/__pycache__/a.pyc": "", "environment/.DS_Store": "", "notes.txt": "x", ".git/HEAD": "x"},
+        {"tests/big.bin": "x", ".gitignore": "*.bin\n"},
+    ],
+    ids=["leftovers", "what .gitignore names"],
+)
+def test_some_files_do_not_count(tmp_path: Path, more: dict[str, str]) -> None:
     folder = write(tmp_path / "plain", PLAIN)
     before = read_task(folder).digest
-    write(folder, {"tests/__pycache__/a.pyc": "", "environment/.DS_Store": "", "notes.txt": "x", ".git/HEAD": "x"})
-    assert read_task(folder).digest == before
-
-
-def test_what_gitignore_names_does_not_count(tmp_path: Path) -> None:
-    folder = write(tmp_path / "plain", PLAIN)
-    before = read_task(folder).digest
-    write(folder, {"tests/big.bin": "x", ".gitignore": "*.bin\n"})
-    assert read_task(folder).digest == before
+    assert read_task(write(folder, more)).digest == before
 
 
 def test_files_that_are_written_read_back_as_the_same(tmp_path: Path) -> None:
