@@ -174,45 +174,41 @@ def box(staged: StagedTasks, tmp_path: Path) -> Path:
     return tmp_path / "box"
 
 
+CARD, EVAL = "submission/src/cards/df_001_fox.rs", "tests/df_001_fox_eval.rs"
+PASSING = "#[cfg(test)]\nmod {} {{\n    #[test]\n    fn passes() {{}}\n}}\n"
+
+
 @needs_cargo
 @pytest.mark.parametrize(
-    ("card", "score"),
+    ("files", "answer", "score"),
     [
         # 0.3 + 0.7 * 1 / 2
-        (HALF, Score(True, 1, 2, 0.65)),
-        (BROKEN, Score(False, 0, 0, 0.0)),
-        (LACKING, Score(True, 0, 2, 0.3)),
+        ({CARD: HALF}, "submission", Score(True, 1, 2, 0.65)),
+        ({CARD: BROKEN}, "submission", Score(False, 0, 0, 0.0)),
+        ({CARD: LACKING}, "submission", Score(True, 0, 2, 0.3)),
+        # with the constants of the stub, which it has not
+        ({}, "solution", Score(True, 2, 2, 1.0)),
+        # tests of the agent do not count, nor do other files of its
+        (
+            {CARD: STUB + PASSING.format("eval_tests_mine"), "submission/src/lib.rs": "compile_error!();\n"},
+            "submission",
+            Score(True, 0, 2, 0.3),
+        ),
+        # all hidden modules count: 0.3 + 0.7 * 1 / 3
+        ({CARD: STUB, EVAL: TESTS + PASSING.format("behavioral_tests")}, "submission", Score(True, 1, 3, 0.533333)),
     ],
-    ids=["half", "broken", "lacking"],
+    ids=["half", "broken", "lacking", "solution", "own tests", "modules"],
 )
-def test_a_card_is_scored_by_its_hidden_tests(box: Path, target: Path, card: str, score: Score) -> None:
-    write(box / "submission", {"src/cards/df_001_fox.rs": card})
-    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == score
+def test_a_card_is_scored_by_its_hidden_tests(
+    box: Path, target: Path, files: dict[str, str], answer: str, score: Score
+) -> None:
+    assert "DAMAGE" not in GOLD
+    write(box, files)
+    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text()), answer) == score
 
 
 def test_a_card_that_was_removed_is_worth_nothing(box: Path) -> None:
     assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == Score(False, 0, 0, 0.0)
-
-
-@needs_cargo
-def test_the_solution_is_the_ceiling_with_the_constants_of_the_stub(box: Path, target: Path) -> None:
-    assert "DAMAGE" not in GOLD
-    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text()), "solution") == Score(True, 2, 2, 1.0)
-
-
-@needs_cargo
-def test_tests_of_the_agent_do_not_count(box: Path, target: Path) -> None:
-    own = "#[cfg(test)]\nmod eval_tests_mine {\n    #[test]\n    fn passes() {}\n}\n"
-    write(box / "submission", {"src/cards/df_001_fox.rs": STUB + own, "src/lib.rs": "compile_error!();\n"})
-    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == Score(True, 0, 2, 0.3)
-
-
-@needs_cargo
-def test_all_hidden_modules_count(box: Path, target: Path) -> None:
-    more = "#[cfg(test)]\nmod behavioral_tests {\n    #[test]\n    fn passes() {}\n}\n"
-    write(box, {"tests/df_001_fox_eval.rs": TESTS + more, "submission/src/cards/df_001_fox.rs": STUB})
-    # 0.3 + 0.7 * 1 / 3
-    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == Score(True, 1, 3, 0.533333)
 
 
 def test_without_cargo_there_is_no_reward(box: Path, tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
 """The refactoring environment: seeds, policies, rewards, as a task app and as the entrypoint of a deployment."""
 
 import asyncio
-import gzip
 import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,6 @@ from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ActorError, ConfigError, DataError, SandboxError
 from graftline.core.jsonl import write_lines
-from graftline.datasets.catalog import Cleaning
-from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.readers import source_of
 from graftline.harbor.contract import RolloutRequest, RolloutResponse, TaskSeed
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks, seed_tasks
 from graftline.harbor.environments.policy import ServedModel
@@ -34,7 +29,7 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, script_answers
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.task import Task, validate_tasks
+from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox import Case, CaseLimits
@@ -42,9 +37,8 @@ from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Isolation, Request, SandboxResult, Verdict
 from graftline.sandbox.jail.served import ServedJail
 from tests.jails import has_user_namespaces
-from tests.unit.datasets.fixtures import dataset
 
-SAMPLE = Path(__file__).resolve().parents[3] / "data" / "samples" / "release_pairs.jsonl.gz"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 RENAMING = PatternAction(pattern="old($A)", rewrite="new($A)")
 RIGHT = format_answer(
     Answer("Calls change.", RENAMING, StateUpdate(history=["renamed"], next_focus="done"), True), "json"
@@ -90,19 +84,9 @@ def served(
 ) -> Iterator[tuple[dict[str, ServedModel], list[ChatRequest]]]:
     """Yield a model that gives `answers`, opened under its name, and the list of what it is asked."""
     model = MemoryChatModel(script_answers(answers), name="tiny")
-    prompt = load_prompt(Path(__file__).resolve().parents[3] / "configs", "small")
+    prompt = load_prompt(CONFIGS, "small")
     with BlockingChatModel(model) as blocking:
         yield {"tiny": ServedModel(blocking, prompt, context_tokens)}, model.requests
-
-
-@pytest.fixture(scope="module")
-def sample() -> dict[str, Task]:
-    """Sound tasks of the shipped sample, by id."""
-    ingest = Ingest("release_pairs", dataset("release_pairs"), source_of("release_pairs"), Cleaning())
-    with gzip.open(SAMPLE) as stream:
-        outcomes = list(chain.from_iterable(ingest.outcomes(list(islice(stream, 40)))))
-    edits = [outcome.edit for outcome in outcomes if isinstance(outcome, CleanEdit)]
-    return {task.id: task for task in validate_tasks(edits, MemorySandbox()).tasks}
 
 
 # seeds
@@ -185,51 +169,21 @@ def test_a_rollout_is_an_attempt_with_its_reward_and_its_trace() -> None:
     here = environment()
     response = here.run_rollout(asked(0))
     assert response.trace is not None
-    assert response.model_dump(mode="json", exclude={"trace"}) == {
-        "trace_correlation_id": "t-1",
-        "reward_info": {
-            "outcome_reward": 1.0,
-            "outcome_objectives": {"reward": 1.0, "exact": 1.0, "verified": 1.0},
-            "event_rewards": None,
-            "details": {
-                "task_id": "a",
-                "reward_cause": "verified",
-                "exact": True,
-                "verified": True,
-                "level": "exact",
-                "steps": 1,
-                "ending": "done",
-                "failure": "",
-                "progress": 1.0,
-                "all_general": True,
-                "over_in": 0,
-                "over_out": 0.0,
-                "format_ok": True,
-                "feedback": "",
-            },
-        },
-        "success_status": "success",
-        "status_detail": "done",
-        "failure_cause": None,
-        "reward_valid": True,
-        "inference_url": None,
-        "artifact": [
-            {
-                "content": "x = new(1)\ny = new(b)\n",
-                "content_type": "text/plain",
-                "metadata": {"name": "text_after"},
-            }
-        ],
-        "metadata": {
-            "teacher": "induction",
-            "policy": {"attempt": 1},
-            "prompt_digest": "",
-            "manifest_version": here.manifest.version,
-            "task_digest": TASKS[1].digest,
-        },
-        # nobody was asked
-        "execution_metadata": {"total_tokens": 0, "cost_usd": 0},
+    assert (response.success_status, response.status_detail, response.reward_valid) == ("success", "done", True)
+    assert response.reward_info.outcome_objectives == {"reward": 1.0, "exact": 1.0, "verified": 1.0}
+    assert response.reward_info.details == {
+        **{"task_id": "a", "reward_cause": "verified", "exact": True, "verified": True, "level": "exact", "steps": 1},
+        **{"ending": "done", "failure": "", "progress": 1.0, "all_general": True, "over_in": 0, "over_out": 0.0},
+        **{"format_ok": True, "feedback": ""},
     }
+    [artifact] = response.artifact or ()
+    assert (artifact.content, artifact.metadata) == ("x = new(1)\ny = new(b)\n", {"name": "text_after"})
+    assert response.metadata == {
+        **{"teacher": "induction", "policy": {"attempt": 1}, "prompt_digest": ""},
+        **{"manifest_version": here.manifest.version, "task_digest": TASKS[1].digest},
+    }
+    # nobody was asked
+    assert response.model_dump()["execution_metadata"] == {"total_tokens": 0, "cost_usd": 0}
     assert response.trace["schema_version"] == "ATIF-v1.8"
     assert [step["source"] for step in response.trace["steps"]] == ["user", "agent"]
     assert response.trace["extra"]["task_id"] == "a"
@@ -265,24 +219,6 @@ def test_a_policy_cannot_take_more_steps_than_the_environment_allows() -> None:
     assert response.reward_info.outcome_reward == 1.0
     # the key of the attempt is that of twelve steps
     assert response.trace["session_id"] != environment().run_rollout(asked(0, {"max_steps": 3})).trace["session_id"]
-
-
-@pytest.mark.parametrize(
-    ("id", "expected"),
-    [
-        ("release_pairs:0157412898ef39b3", (1.0, "exact", "verified", "done")),
-        ("release_pairs:020c0b2b8bc411e3", (0.8, "exact", "verified_literal", "done")),
-        ("release_pairs:00a9556a9d224817", (0.0, "none", "gave_up", "gave_up: no_candidate")),
-    ],
-)
-def test_rewards_of_the_shipped_sample_are_those_of_our_grading(
-    sample: dict[str, Task], id: str, expected: Any
-) -> None:
-    here = RefactoringEnvironment([sample[id]], MemorySandbox())
-    response = ended(here, asked(0))
-    details = response.reward_info.details
-    said = (response.reward_info.outcome_reward, details["level"], details["reward_cause"], response.status_detail)
-    assert (said, response.reward_valid) == (expected, True)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +282,7 @@ def test_a_model_that_is_not_to_be_had_is_no_reward() -> None:
     async def nobody(request: ChatRequest) -> str:
         raise ActorError("tiny: nobody answered within 5 s")
 
-    prompt = load_prompt(SAMPLE.parents[2] / "configs", "small")
+    prompt = load_prompt(CONFIGS, "small")
     with BlockingChatModel(MemoryChatModel(nobody, name="tiny")) as blocking:
         response = ended(environment(models={"tiny": ServedModel(blocking, prompt, 4096)}), asked(0, {"model": "tiny"}))
     assert (response.reward_info.outcome_reward, response.failure_cause, response.status_detail) == (
@@ -540,11 +476,10 @@ def test_the_entrypoint_speaks_over_its_streams_too(
     assert json.loads(capsys.readouterr().out)["reward_info"]["outcome_reward"] == 1.0
 
 
-def test_the_entrypoint_works_inside_our_jail(sample: dict[str, Task]) -> None:
+def test_the_entrypoint_works_inside_our_jail() -> None:
     if not has_user_namespaces():
         pytest.skip("this machine has no user namespaces")
-    tasks = [sample["release_pairs:0157412898ef39b3"], sample["release_pairs:020c0b2b8bc411e3"]]
-    lines = "".join(task.model_dump_json() + "\n" for task in tasks).encode()
+    lines = "".join(task.model_dump_json() + "\n" for task in TASKS).encode()
     command = ("-m", "graftline.harbor.environments.run_rollout", "--stdio")
     request = asked(1, {"teacher": "induction"}).model_dump_json().encode()
     jail = ServedJail("namespaces", "namespaces", CaseLimits(memory_mb=2048), ("python",))
@@ -553,6 +488,6 @@ def test_the_entrypoint_works_inside_our_jail(sample: dict[str, Task]) -> None:
     finally:
         jail.close()
     assert (end.verdict, end.exit_code, end.stderr) == (Verdict.OK, 0, b"")
-    expected = RefactoringEnvironment(tasks, MemorySandbox()).run_rollout(asked(1, {"teacher": "induction"}))
+    expected = environment().run_rollout(asked(1, {"teacher": "induction"}))
     assert json.loads(end.stdout) == expected.model_dump(mode="json")
-    assert expected.reward_info.outcome_reward == 0.8
+    assert expected.reward_info.outcome_reward == 1.0

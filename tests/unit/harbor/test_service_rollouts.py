@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import httpx
 import pytest
 
 from graftline.core.errors import DataError
@@ -22,25 +23,29 @@ def rollout(correlation_id: str, seed: int = 0, **more: object) -> dict[str, obj
     return {"trace_correlation_id": correlation_id, "env": {"seed": seed}, **more}
 
 
+def ran(client: httpx.Client, at: str = "", **body: object) -> tuple[Any, Any]:
+    """Return how a rollout is answered when it has ended, and how it is shown."""
+    place = at or f"/api/harbor/deployments/{deployed(client)}/rollout"
+    answer = client.post(place, json=body or rollout("a"))
+    assert answer.status_code == 200, answer.text
+    return answer.json(), client.get(f"{AT}/{answer.json()['metadata']['rollout_id']}").json()
+
+
+def queued(client: httpx.Client, deployment: str, name: str) -> str:
+    """Return the id of a rollout that is queued."""
+    return str(client.post(AT, json={**rollout(name), "deployment_id": deployment}).json()["rollout_id"])
+
+
 def test_a_rollout_is_answered_when_it_has_ended(database_url: str) -> None:
     with service(database_url) as client:
-        found = deployed(client)
-        answer = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("first", 3))
-        said = answer.json()
-        assert answer.status_code == 200
-        assert said["reward_info"]["outcome_reward"] == said["metrics"]["reward_mean"] == 0.5
-        assert (said["trace_correlation_id"], said["success_status"], said["success"]) == ("first", "success", True)
-        assert (said["reward_valid"], said["failure_cause"], said["error"]) == (True, None, None)
-        view = client.get(f"{AT}/{said['metadata']['rollout_id']}").json()
-        assert (view["status"], view["reward"], view["seed"], view["cost_usd"], view["tokens"]) == (
-            "completed",
-            0.5,
-            3,
-            0.25,
-            10,
-        )
-        assert [(one["number"], one["reward"]) for one in view["attempts"]] == [(1, 0.5)]
-        assert view["lock"]["limits_requested"]["timeout_s"] == 300
+        said, view = ran(client, **rollout("first", 3))
+    assert said["reward_info"]["outcome_reward"] == said["metrics"]["reward_mean"] == 0.5
+    assert (said["trace_correlation_id"], said["success_status"], said["success"]) == ("first", "success", True)
+    assert (said["reward_valid"], said["failure_cause"], said["error"]) == (True, None, None)
+    shown = {"status": "completed", "reward": 0.5, "seed": 3, "cost_usd": 0.25, "tokens": 10}
+    assert shown.items() <= view.items()
+    assert [(one["number"], one["reward"]) for one in view["attempts"]] == [(1, 0.5)]
+    assert view["lock"]["limits_requested"]["timeout_s"] == 300
 
 
 def test_a_box_is_given_what_the_first_runners_read(sqlite_url: str) -> None:
@@ -75,11 +80,9 @@ def test_a_box_is_given_what_the_first_runners_read(sqlite_url: str) -> None:
 
 def test_the_first_clients_shape_is_the_same_rollout(sqlite_url: str) -> None:
     with service(sqlite_url) as client:
-        found = deployed(client)
-        asked = {"deployment_id": found, "trace_correlation_id": "old", "seed": 2, "params": {"model": "m"}}
-        said = client.post("/api/harbor/rollout", json=asked).json()
-        assert said["metrics"]["reward_mean"] == 0.5
-        assert client.get(f"{AT}/{said['metadata']['rollout_id']}").json()["seed"] == 2
+        asked = {"deployment_id": deployed(client), "trace_correlation_id": "old", "seed": 2, "params": {"model": "m"}}
+        said, view = ran(client, "/api/harbor/rollout", **asked)
+    assert (said["metrics"]["reward_mean"], view["seed"]) == (0.5, 2)
 
 
 def test_a_rollout_that_is_asked_for_twice_runs_once(database_url: str) -> None:
@@ -128,76 +131,73 @@ def test_what_takes_long_is_answered_by_202_and_read_later(sqlite_url: str) -> N
 
 def test_events_tell_all_and_go_on_after_the_last_one_seen(sqlite_url: str) -> None:
     with service(sqlite_url) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        at = f"{AT}/{said['metadata']['rollout_id']}/events"
+        at = f"{AT}/{ran(client)[1]['rollout_id']}/events"
         kinds = [line for line in client.get(at).text.splitlines() if line.startswith(("id", "event"))]
-        assert kinds == [
-            *("id: 1", "event: queued", "id: 2", "event: attempt.started"),
-            *("id: 3", "event: attempt.ended", "id: 4", "event: rollout.completed"),
-        ]
         later = client.get(at, headers={"Last-Event-ID": "3"}).text
-        assert [line for line in later.splitlines() if line.startswith("event")] == ["event: rollout.completed"]
+    assert kinds == [
+        *("id: 1", "event: queued", "id: 2", "event: attempt.started"),
+        *("id: 3", "event: attempt.ended", "id: 4", "event: rollout.completed"),
+    ]
+    assert [line for line in later.splitlines() if line.startswith("event")] == ["event: rollout.completed"]
 
 
 @pytest.mark.parametrize("cause", [FailureCause.SANDBOX_FAILED, FailureCause.MODEL_PROVIDER_FAILED])
 def test_what_the_machine_failed_is_tried_again_and_all_attempts_are_kept(sqlite_url: str, cause: FailureCause) -> None:
-    tries: Counter[str] = Counter()
-
     def third(box: RolloutSpec) -> Execution:
-        tries[box.rollout_id] += 1
-        if box.attempt < 3:
-            return Execution(SuccessStatus.RUNTIME_ERROR, None, cause, "no memory")
-        return half(box)
+        return half(box) if box.attempt == 3 else Execution(SuccessStatus.RUNTIME_ERROR, None, cause, "no memory")
 
     with service(sqlite_url, third, backoff_s=0.01) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        view = client.get(f"{AT}/{said['metadata']['rollout_id']}").json()
-        assert said["reward_info"]["outcome_reward"] == 0.5
-        assert [(one["number"], one["failure_cause"], one["reward"]) for one in view["attempts"]] == [
-            (1, cause, None),
-            (2, cause, None),
-            (3, None, 0.5),
-        ]
+        said, view = ran(client)
+    assert said["reward_info"]["outcome_reward"] == 0.5
+    assert [(one["number"], one["failure_cause"], one["reward"]) for one in view["attempts"]] == [
+        (1, cause, None),
+        (2, cause, None),
+        (3, None, 0.5),
+    ]
 
 
-def test_what_the_machine_fails_every_time_has_no_reward(sqlite_url: str) -> None:
-    failed = Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.SANDBOX_FAILED, "no memory")
-    with service(sqlite_url, lambda box: failed, backoff_s=0.01, attempts=2) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        assert said["reward_info"]["outcome_reward"] is said["metrics"]["reward_mean"] is None
-        assert (said["reward_valid"], said["failure_cause"], said["success"]) == (False, "sandbox_failed", False)
-        view = client.get(f"{AT}/{said['metadata']['rollout_id']}").json()
-        assert (view["status"], view["reward"], len(view["attempts"])) == ("failed", None, 2)
+NO_MEMORY = Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.SANDBOX_FAILED, "no memory")
+LATE = Execution(SuccessStatus.TIMEOUT, 0.0, FailureCause.AGENT_EXHAUSTED_BUDGET, "out of time")
 
 
-def test_what_the_agent_used_up_counts(sqlite_url: str) -> None:
-    late = Execution(SuccessStatus.TIMEOUT, 0.0, FailureCause.AGENT_EXHAUSTED_BUDGET, "out of time")
-    with service(sqlite_url, lambda box: late) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        assert (said["reward_info"]["outcome_reward"], said["reward_valid"]) == (0.0, True)
+@pytest.mark.parametrize(
+    ("end", "reward", "success_status", "cause", "attempts"),
+    [
+        (NO_MEMORY, None, "runtime_error", "sandbox_failed", 2),
+        # what the agent used up counts
+        (LATE, 0.0, "timeout", "agent_exhausted_budget", 1),
+        (ZeroDivisionError(), None, "failure", "harbor_failed", 2),
+        # what cannot be laid over a snapshot is not tried again
+        (DataError("file name '../a': leaves its folder"), None, "apply_failed", "unclassified", 1),
+    ],
+)
+def test_how_a_rollout_ends_says_whether_it_has_a_reward(
+    sqlite_url: str,
+    end: Execution | Exception,
+    reward: float | None,
+    success_status: str,
+    cause: str,
+    attempts: int,
+) -> None:
+    def outcome(box: RolloutSpec) -> Execution:
+        if isinstance(end, Exception):
+            raise end
+        return end
 
-
-def test_an_executor_that_breaks_is_no_reward(sqlite_url: str) -> None:
-    def broken(box: RolloutSpec) -> Execution:
-        raise ZeroDivisionError
-
-    with service(sqlite_url, broken, backoff_s=0.01, attempts=2) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        assert (said["reward_info"]["outcome_reward"], said["failure_cause"]) == (None, "harbor_failed")
+    with service(sqlite_url, outcome, backoff_s=0.01, attempts=2) as client:
+        said, view = ran(client)
+    assert (said["reward_info"]["outcome_reward"], said["metrics"]["reward_mean"]) == (reward, reward)
+    assert (said["success_status"], said["failure_cause"], said["success"]) == (success_status, cause, False)
+    assert said["reward_valid"] == (reward is not None)
+    status = "failed" if reward is None else "completed"
+    assert (view["status"], view["reward"], len(view["attempts"])) == (status, reward, attempts)
 
 
 def test_a_waiting_rollout_is_cancelled_at_once_and_one_that_runs_soon(database_url: str) -> None:
     gate = Gate()
     with service(database_url, gate, rollouts_at_once=1) as client:
         found = deployed(client)
-        running, waiting = (
-            client.post(AT, json={**rollout(name), "deployment_id": found}).json()["rollout_id"] for name in "ab"
-        )
+        running, waiting = (queued(client, found, name) for name in "ab")
         # it is said to run just before its box does
         until(client, f"{AT}/{running}", lambda view: view["status"] == "running" and gate.order == [running])
         assert client.post(f"{AT}/{waiting}/cancel").json()["status"] == "cancelled"
@@ -212,7 +212,7 @@ def test_a_full_queue_says_when_to_come_again(sqlite_url: str) -> None:
     gate = Gate()
     with service(sqlite_url, gate, rollouts_at_once=1, queued_of_one=2) as client:
         found = deployed(client)
-        first = client.post(AT, json={**rollout("first"), "deployment_id": found}).json()["rollout_id"]
+        first = queued(client, found, "first")
         until(client, f"{AT}/{first}", lambda view: view["status"] == "running")
         answers = [client.post(AT, json={**rollout(name), "deployment_id": found}) for name in "abc"]
         assert [answer.status_code for answer in answers] == [202, 202, 429]
@@ -224,10 +224,10 @@ def test_flows_take_turns(database_url: str) -> None:
     gate = Gate()
     with service(database_url, gate, rollouts_at_once=1) as client:
         one, two = deployed(client, name="one"), deployed(client, name="two")
-        first = client.post(AT, json={**rollout("first"), "deployment_id": one}).json()["rollout_id"]
+        first = queued(client, one, "first")
         until(client, f"{AT}/{first}", lambda view: view["status"] == "running")
-        many = [client.post(AT, json={**rollout(f"a{n}"), "deployment_id": one}).json()["rollout_id"] for n in range(5)]
-        few = [client.post(AT, json={**rollout(f"b{n}"), "deployment_id": two}).json()["rollout_id"] for n in range(2)]
+        many = [queued(client, one, f"a{n}") for n in range(5)]
+        few = [queued(client, two, f"b{n}") for n in range(2)]
         gate.is_open.set()
         for rollout_id in (*many, *few):
             until(client, f"{AT}/{rollout_id}", lambda view: view["status"] == "completed")
@@ -249,9 +249,9 @@ def test_what_a_dead_worker_had_is_run_by_the_next_one(database_url: str) -> Non
         found = deployed(client)
     with Database(database_url) as database, service(database_url, gate, rollouts_at_once=1) as client:
         gate.is_open.clear()
-        first = client.post(AT, json={**rollout("first"), "deployment_id": found}).json()["rollout_id"]
+        first = queued(client, found, "first")
         until(client, f"{AT}/{first}", lambda view: view["status"] == "running")
-        second = client.post(AT, json={**rollout("second"), "deployment_id": found}).json()["rollout_id"]
+        second = queued(client, found, "second")
         # as a worker of another machine would have taken it, and been lost with it
         with database.writing() as connection:
             taken = queue.claim_rollouts(connection, "elsewhere:1:1:1", -1.0, "memory", 1, 8)
@@ -263,12 +263,11 @@ def test_what_a_dead_worker_had_is_run_by_the_next_one(database_url: str) -> Non
 
 def test_who_comes_late_changes_nothing(sqlite_url: str) -> None:
     with service(sqlite_url) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
+        _, view = ran(client)
         with Database(sqlite_url) as database, database.writing() as connection:
             values = {"status": "failed", "reward": 1.0}
-            assert not queue.release(connection, rollouts, said["metadata"]["rollout_id"], "elsewhere:1:1:1", **values)
-        assert client.get(f"{AT}/{said['metadata']['rollout_id']}").json()["reward"] == 0.5
+            assert not queue.release(connection, rollouts, view["rollout_id"], "elsewhere:1:1:1", **values)
+        assert client.get(f"{AT}/{view['rollout_id']}").json()["reward"] == 0.5
 
 
 def test_rollouts_are_listed_newest_first(database_url: str) -> None:
@@ -287,23 +286,12 @@ def test_a_service_that_is_stopped_gives_back_what_it_runs(database_url: str) ->
     gate = Gate()
     with service(database_url, gate) as client:
         found = deployed(client)
-        given = client.post(AT, json={**rollout("first"), "deployment_id": found}).json()["rollout_id"]
+        given = queued(client, found, "first")
         until(client, f"{AT}/{given}", lambda view: view["status"] == "running")
         threading.Timer(0.2, gate.is_open.set).start()
     with service(database_url) as client:
         view = until(client, f"{AT}/{given}", lambda view: view["status"] == "completed")
         assert view["attempts"][-1]["reward"] == 0.5
-
-
-def test_what_cannot_be_laid_over_a_snapshot_is_not_tried_again(sqlite_url: str) -> None:
-    def refuse(box: RolloutSpec) -> Execution:
-        raise DataError("file name '../a': leaves its folder")
-
-    with service(sqlite_url, refuse) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        assert (said["success_status"], said["failure_cause"]) == ("apply_failed", "unclassified")
-        assert len(client.get(f"{AT}/{said['metadata']['rollout_id']}").json()["attempts"]) == 1
 
 
 def test_a_rollout_whose_end_cannot_be_written_is_run_again(sqlite_url: str) -> None:
@@ -314,10 +302,8 @@ def test_a_rollout_whose_end_cannot_be_written_is_run_again(sqlite_url: str) -> 
         return half(box) if len(tries) > 1 else Execution(SuccessStatus.SUCCESS, 0.5, details={"a": object()})
 
     with service(sqlite_url, unwritable, lease_s=0.3) as client:
-        found = deployed(client)
-        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
-        assert said["reward_info"]["outcome_reward"] == 0.5
-        assert tries == [1, 2]
+        said, _ = ran(client)
+        assert (said["reward_info"]["outcome_reward"], tries) == (0.5, [1, 2])
 
 
 @pytest.mark.parametrize(
