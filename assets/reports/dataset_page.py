@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assets.reports.evaluations import describe_evaluations
-from assets.reports.funnel import number_of, steps
+from assets.reports.funnel import REASONS, number_of, steps
 from assets.reports.markdown import Row, Rows, diff, fence_code, picture, plain, without_dataset
 from graftline.core.markdown import table
 from graftline.core.record import DatasetRecord, NormalizedRecord
@@ -28,13 +28,6 @@ _WORDS = {
     "dropped": "rows",
 }
 """Names of columns in words, where the mart calls them otherwise."""
-_REASONS = {
-    "duplicate_id": "the same id",
-    "duplicate_row": "the same texts and instruction",
-    "duplicate_commit": "the same commit",
-    "duplicate_code": "the same change of the same code",
-    "near_duplicate": "nearly the same text before",
-}
 _SIDES = {"pre": "before", "post": "after"}
 
 
@@ -89,14 +82,24 @@ def dataset_page(
             "",
             "Every one of them, with file and line, is in `dropped.parquet` beside the normalized edits.",
             "",
-            _table([{**row, "example": plain(row["example"])} for row in without_dataset(marts["dataset_drops"])]),
+            _table(
+                [
+                    {
+                        "reason": row["reason"],
+                        "means": REASONS.get(row["reason"], ""),
+                        **row,
+                        "example": plain(row["example"]),
+                    }
+                    for row in without_dataset(marts["dataset_drops"])
+                ]
+            ),
             "## Duplicates",
             "",
             "Edits that fell out, by the dataset that holds the edit kept in their place.",
             "",
             _table(
                 [
-                    {**row, "reason": _REASONS.get(row["reason"], row["reason"])}
+                    {**row, "reason": REASONS.get(row["reason"], row["reason"])}
                     for row in without_dataset(marts["dataset_overlaps"])
                 ]
             ),

@@ -5,6 +5,34 @@ from typing import Any
 
 from assets.reports.markdown import Rows
 
+REASONS: Mapping[str, str] = {
+    "line_too_long": "a line too long to read",
+    "invalid_utf8": "no UTF-8",
+    "malformed_json": "no JSON",
+    "duplicate_key": "a key twice in one object",
+    "bad_field": "a field missing or of another type",
+    "truncated_file": "the end of the file missing",
+    "unknown_language": "a language that is not read",
+    "empty_instruction": "an instruction expected and none there",
+    "empty_pre": "no text before",
+    "empty_post": "no text after",
+    "not_text": "no text",
+    "unchanged": "the same text before and after",
+    "license": "a license that is not allowed, or none",
+    "too_long": "texts too long",
+    "unparsable": "a text with syntax errors",
+    "several_files": "a patch of several files",
+    "bad_patch": "a patch that cannot be read",
+    "contaminated": "too near to an evaluation",
+    "duplicate_id": "the same id as another edit",
+    "duplicate_row": "instruction and text before of another edit",
+    "duplicate_commit": "the same file of the same commit as another edit",
+    "duplicate_code": "the same change of the same code as another edit",
+    "near_duplicate": "nearly the change of another edit",
+    "joins_splits": "belongs to two splits at once",
+}
+"""Why rows and edits are left out, in words."""
+
 _WORDS: Mapping[str, str] = {
     "at_source": "rows at the source",
     "not_stored": "not stored: {}",
@@ -15,7 +43,7 @@ _WORDS: Mapping[str, str] = {
     "labels": "labels, which are no edits",
     "edits": "edits",
     "not_split": "in a language that is not split",
-    "duplicates": "fallen out: {}",
+    "duplicates": "left out: {}",
     "kept": "kept",
     "split": "in {}",
 }
@@ -27,7 +55,7 @@ def steps(funnel: Rows) -> list[dict[str, Any]]:
     read = number_of(funnel, "read")
     return [
         {
-            "step": _WORDS[row["step"]].format(row["reason"]),
+            "step": _WORDS[row["step"]].format(REASONS.get(row["reason"], row["reason"])),
             "number": row["number"],
             "percent": round(100 * row["number"] / at_source, 2) if at_source else None,
             "is_loss": row["is_loss"],

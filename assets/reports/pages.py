@@ -17,7 +17,7 @@ from assets.reports.dataset_files import INDEX, write_datasets
 from assets.reports.markdown import Rows, without_pictures
 from assets.reports.marts import WHEN_READY
 from assets.reports.plots import bars, embed_png, group_bars, stack_bars
-from assets.reports.teacher_page import LEVELS, teacher_page, time_rows, wilson
+from assets.reports.teacher_page import FAILURES, LEVELS, teacher_page, time_rows, wilson
 from graftline.codemod.equality import Level
 from graftline.core.build import Contents, Request
 from graftline.core.hashing import code_version, digest
@@ -118,7 +118,7 @@ def write_teacher(
         "levels": stack_bars(_by_actions(marts["teacher_levels"], "level", "attempts"), ["level"], _ACTIONS, "attempts"),
         "over_out": stack_bars(
             _by_actions(marts["teacher_over_out"], "up_to", "steps"), ["up_to"], _ACTIONS[:2],
-            "steps, by places changed in 100,000 characters of foreign code, up to",
+            "steps, by places changed in 100,000 characters of other code, up to",
         ),
     }  # fmt: skip
     if marts["teacher_failures"]:
@@ -164,7 +164,7 @@ def _by_actions(rows: Rows, place: str, value: str) -> list[dict[str, Any]]:
 def _by_class(failures: Rows) -> list[dict[str, Any]]:
     sums = Counter[str]()
     for row in failures:
-        sums[row["failure"]] += row["attempts"]
+        sums[FAILURES.get(row["failure"], row["failure"])] += row["attempts"]
     return [{"failure": failure, "attempts": number} for failure, number in sums.most_common()]
 
 

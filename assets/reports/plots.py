@@ -40,14 +40,16 @@ def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str, i
 def funnel(steps: Rows) -> bytes:
     """Return a PNG with a bar for every step on the way from rows to splits, losses in another color."""
     shown = [step for step in steps if step["number"]][:_MOST_BARS]
-    colors = [_LOSS if step["is_loss"] else _MAIN for step in shown]
-    with _png(0.8 + 0.27 * len(shown)) as plot:
-        places = range(len(shown), 0, -1)
-        container = plot.axes.barh(places, [step["number"] for step in shown], color=colors)
-        _name(plot, places, [str(step["step"]) for step in shown], fontsize=8)
-        plot.axes.bar_label(container, [f"{step['number']:,}" for step in shown], padding=3, fontsize=8)
+    with _png(1.0 + 0.27 * len(shown)) as plot:
+        for name, color, is_loss in (("there at this step", _MAIN, False), ("lost at this step", _LOSS, True)):
+            bars = {len(shown) - place: step for place, step in enumerate(shown) if step["is_loss"] == is_loss}
+            numbers = [step["number"] for step in bars.values()]
+            container = plot.axes.barh([*bars], numbers, color=color, label=name)
+            plot.axes.bar_label(container, [f"{number:,}" for number in numbers], padding=3, fontsize=8)
+        _name(plot, range(len(shown), 0, -1), [str(step["step"]) for step in shown], fontsize=8)
         plot.axes.margins(x=0.12)
-        plot.axes.set_xlabel("rows and edits; what is lost in the second color")
+        plot.axes.set_xlabel("rows and edits")
+        _legend_above(plot, 2)
     return plot.image
 
 

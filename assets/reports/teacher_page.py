@@ -1,7 +1,7 @@
 """The page of the teachers, and what it says of how long they took."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assets.reports.markdown import Row, Rows, picture
@@ -30,6 +30,32 @@ _SOURCES: Mapping[str, str] = {
     "none": "nothing says what to do",
 }
 
+FAILURES: Mapping[str, str] = {
+    "no_gold": "no right action is known",
+    "no_candidate": "no rule found",
+    "partial": "rules for a part of the change alone",
+    "unreadable": "text that cannot be read",
+    "too_long": "does not fit into the context of the model",
+    "too_large": "text too long to parse",
+    "too_different": "too many places differ",
+    "repeated": "came to a text that was there before",
+    "max_steps": "not done in the steps allowed",
+    "max_failed": "too many failed steps in a row",
+    "bad_format": "answer that cannot be read",
+    "repeated_text": "came to a text that was there before",
+    "no_match": "action matches nothing",
+    "action_error": "action that ast-grep refuses",
+    "cpu_timeout": "action took too long",
+    "wall_timeout": "action took too long, on a busy machine",
+    "out_of_memory": "action took too much memory",
+    "output_flood": "action made too much text",
+    "needs_cli": "action that only the command line can do",
+    "gave_up": "gave up",
+    "ok": "applied",
+    "done": "done",
+}
+"""Why an attempt is not verified, and how it ended, in words."""
+
 _WORDS: Mapping[str, str] = {
     "instruction_source": "instruction from",
     "no_reward": "attempts without a reward",
@@ -44,10 +70,10 @@ _WORDS: Mapping[str, str] = {
     "verdict": "sandbox says",
     "mean_matches": "places matched, mean",
     "nothing_unwanted": "changes nothing else in its text",
-    "no_foreign_hit": "changes no foreign code",
-    "over_out_p50": "foreign places, median",
-    "over_out_p90": "foreign places, 90 %",
-    "over_out_max": "foreign places, most",
+    "no_foreign_hit": "changes no other code",
+    "over_out_p50": "places in other code, median",
+    "over_out_p90": "places in other code, 90 %",
+    "over_out_max": "places in other code, most",
     "idempotent": "twice is once",
     "negatives_kept": "leaves counterexamples alone",
     "mdl_p50": "length against literal, median",
@@ -111,18 +137,19 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows, terms: Mapping[str, str
             "## What actions do elsewhere",
             "",
             "Of the actions that were applied. *Changes nothing else in its text*: share of those that change nothing in the"
-            " text of the task but what has to change. *Changes no foreign code*: share of those that change nothing in the"
-            " background corpus, functions of released packages; *foreign places*: how many they change in 100,000 characters"
-            " of it. *Twice is once*: share of those that change nothing more when they are applied again. *Leaves"
+            " text of the task but what has to change. *Changes no other code*: share of those that change nothing in the"
+            " background corpus, functions of released packages; *places in other code*: how many they change in 100,000"
+            " characters of it. *Twice is once*: share of those that change nothing more when they are applied again. *Leaves"
             " counterexamples alone*: share of those that leave what the task says must stay; a dash where no task says so."
             " *Length against literal*: how long the action is to write down, over the length of literal rules for the same"
             " places; less than 1 generalizes. *Places put right*: how many places of the text an action mends, on average.",
             "",
             _table(marts["teacher_measures"]),
-            picture("over_out.png", "steps by how often their actions change foreign code"),
+            picture("over_out.png", "steps by how often their actions change other code"),
             "## Similarity to the gold action",
             "",
-            "How alike an action is to the one that is known to be right (similarity of canonical actions as in SRL), in tenths:"
+            "How alike an action is to the one that is known to be right, in tenths (similarity of canonical actions, which"
+            " [supervised reinforcement learning](https://arxiv.org/abs/2510.25992) rewards):"
             " steps by whether their attempt is verified. It says nothing of right and wrong, and no reward contains it.",
             "",
             _table(srl),
@@ -284,13 +311,13 @@ def _comparison(rows: Rows) -> list[str]:
 
 def _table(rows: Rows) -> str:
     """Return `rows` as a table with the names of its columns in words."""
-    level: Callable[[Any], Any] = lambda value: LEVELS[value][0] if value in LEVELS else value  # noqa: E731
-    return table(
-        [
-            {_WORDS.get(name, name): level(value) if name == "level" else value for name, value in row.items()}
-            for row in rows
-        ]
-    )
+    return table([{_WORDS.get(name, name): _in_words(name, value) for name, value in row.items()} for row in rows])
+
+
+def _in_words(name: str, value: Any) -> Any:
+    if name == "level" and value in LEVELS:
+        return LEVELS[value][0]
+    return FAILURES.get(value, value) if name in ("failure", "ending", "verdict") else value
 
 
 def time_rows(times: Iterable[AttemptTime]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -146,15 +147,20 @@ def build(
 @output_option
 @pass_paths
 def stats(paths: "Paths", names: tuple[str, ...]) -> Output:
-    """Count edits by language and split, their tokens and licenses, and what was left out why; and changes of repositories."""
-    from graftline.pipeline.dataset_views.changes import change_stats, change_tables
+    """Count edits by language and split, their tokens and licenses, and what was left out why; and changes of repositories.
+
+    NAME is that of a dataset, or repository_changes."""
+    from graftline.pipeline.dataset_views import changes
     from graftline.pipeline.dataset_views.stats import stats as count_datasets
     from graftline.pipeline.dataset_views.stats import stats_tables
 
-    datasets = count_datasets(paths, _load_catalog(paths), names)
-    changes = None if names else change_stats(paths)
-    tables = [*stats_tables(datasets), *(change_tables(changes) if changes else [])]
-    value = {"datasets": datasets, **({"repository_changes": changes} if changes else {})}
+    chosen = [name for name in names if name != changes.NAME]
+    datasets = count_datasets(paths, _load_catalog(paths), chosen) if chosen or not names else []
+    counts = (
+        changes.change_stats(paths, is_needed=changes.NAME in names) if len(chosen) < len(names) or not names else None
+    )
+    tables = [*stats_tables(datasets), *(changes.change_tables(counts) if counts else [])]
+    value = {"datasets": datasets, **({"repository_changes": counts} if counts else {})}
     return Output(value, [table for table in tables if table[2]])
 
 
@@ -175,21 +181,25 @@ def verify(paths: "Paths", names: tuple[str, ...]) -> Output:
 @click.argument("name", required=False)
 @click.option("-n", "number", type=click.IntRange(min=1), default=5, help="How many, at most.")
 @partition_options
-@click.option("--seed", type=int, default=0, help="Equal seeds choose equal samples.")
+@click.option("--seed", type=int, help="Choose by chance, and not what is typical; equal seeds choose equal samples.")
+@click.option("--random", "is_random", is_flag=True, help="Choose by chance, others every time.")
 @click.option("--rejected", "drops", metavar="REASON", help="Show what was left out for this reason, or for all.")
 @json_option
 @pass_paths
 def show(
-    paths: "Paths", name: str | None, number: int, language: str | None, part: str | None, seed: int,
-    drops: str | None, as_json: bool,
+    paths: "Paths", name: str | None, number: int, language: str | None, part: str | None, seed: int | None,
+    is_random: bool, drops: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show some edits of a dataset as diffs, of all in use if none is named, or some of what was left out.
+    """Show some typical edits of a dataset as diffs, of all in use if none is named, or some of what was left out.
 
     NAME is that of a dataset, or repository_changes."""
     from graftline.pipeline.dataset_views import changes
     from graftline.pipeline.dataset_views.samples import drops_table, sample_drops, sample_edits
 
     names = (name,) if name else ()
+    if is_random and seed is not None:
+        raise click.UsageError("--random chooses a seed of its own; leave out --seed, or --random")
+    seed = SystemRandom().randrange(2**31) if is_random else seed
     if drops is None and name == changes.NAME:
         sample = changes.sample_changes(paths, _load_catalog(paths), number, language, part, seed)
         _print_sample("changes", sample, _print_changes, as_json)
@@ -200,9 +210,9 @@ def show(
         raise click.UsageError("--rejected goes with neither --language nor --split: what was left out is in no split")
     else:
         if name == changes.NAME:
-            rejected = changes.sample_rejected(paths, number, drops, seed)
+            rejected = changes.sample_rejected(paths, number, drops, seed or 0)
         else:
-            rejected = sample_drops(paths, _load_catalog(paths), names, number, drops, seed)
+            rejected = sample_drops(paths, _load_catalog(paths), names, number, drops, seed or 0)
         _print_sample("drops", rejected, lambda rows: print_table(*drops_table(rows)), as_json)
 
 

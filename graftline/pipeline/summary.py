@@ -133,7 +133,7 @@ def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, .
     ]
     if adapters:
         columns = ["recipe", "examples", "trained tokens", "solved before", "solved after"]
-        titled.append(("Adapters, on tasks of other repositories", columns, adapters))
+        titled.append(("Adapters, on tasks of packages and repositories held out", columns, adapters))
     return titled
 
 

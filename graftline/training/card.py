@@ -66,7 +66,11 @@ def card(
         usage(run, weights, name),
     ]
     if solved:
-        parts += ["## Tasks of other repositories\n", "One answer to each, the most probable one.\n", solved]
+        parts += [
+            "## Tasks of packages and repositories held out\n",
+            "One answer to each, the most probable one.\n",
+            solved,
+        ]
     parts += ["## Loss\n", "Mean over trained tokens, in nats.\n", table(curve), "## Licenses\n"]
     if licenses is None:
         parts.append("Those of the base model, and of the rows it was trained on, which the digests above name.\n")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any
 
 from graftline.core.errors import ConfigError, RecordError
@@ -45,15 +46,15 @@ def sources_table(listing: Mapping[str, Any]) -> Table:
     return title, columns, [tuple(source[column] for column in columns) for source in listing["sources"]]
 
 
-def change_stats(paths: Paths) -> dict[str, Any] | None:
+def change_stats(paths: Paths, is_needed: bool = False) -> dict[str, Any] | None:
     """Return how many changes there are, by language and split, under which licenses, and why others were left out.
 
-    None where none are stored.
+    None where none are stored; RecordError then if that `is_needed`.
     """
-    folder = paths.repository_changes
-    if not (folder / RECORD_NAME).exists():
+    if not is_needed and not (paths.repository_changes / RECORD_NAME).exists():
         return None
-    counts = load_verified(folder, NAME).counts
+    folder = _verified_folder(paths)
+    counts = load_record(folder).counts
     rows = list(read_parquet(folder / TABLE))
     cells: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
@@ -96,19 +97,29 @@ def change_tables(stats: Mapping[str, Any]) -> list[Table]:
 
 
 def sample_changes(
-    paths: Paths, catalog: Catalog, number: int, language: str | None, split: str | None, seed: int
+    paths: Paths, catalog: Catalog, number: int, language: str | None, split: str | None, seed: int | None
 ) -> list[dict[str, Any]]:
-    """Return `number` of the stored changes of a language and split, in the order they are stored, each with its split."""
+    """Return `number` of the stored changes of a language and split, each with its split.
+
+    By chance with a `seed`, in the order they are stored; without one those that can be done from their instruction, and have nearest
+    to the median number of places, first.
+    """
     partitions_named(catalog, language, split)
     folder = _verified_folder(paths)
-    places = []
+    rows = []
     offsets: Counter[str] = Counter()
-    for row in read_parquet(folder / TABLE, ["split", "language", "line_bytes"]):
+    for row in read_parquet(folder / TABLE, ["split", "language", "line_bytes", "places", "answerable"]):
         if split in (None, row["split"]) and language in (None, row["language"]):
-            places.append((row["split"], offsets[row["split"]], row["line_bytes"]))
+            rows.append({**row, "offset": offsets[row["split"]]})
         offsets[row["split"]] += row["line_bytes"]
-    chosen = sorted(Random(seed).sample(range(len(places)), min(number, len(places))))
-    return [{"split": places[index][0], **_read_change(folder, *places[index])} for index in chosen]
+    if seed is None:
+        middle = median(row["places"] for row in rows) if rows else 0
+        order = sorted(rows, key=lambda row: (row["answerable"] is not True, abs(row["places"] - middle)))[:number]
+    else:
+        order = [rows[index] for index in sorted(Random(seed).sample(range(len(rows)), min(number, len(rows))))]
+    return [
+        {"split": row["split"], **_read_change(folder, row["split"], row["offset"], row["line_bytes"])} for row in order
+    ]
 
 
 def _read_change(folder: Path, split: str, offset: int, size: int) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
     counts = load_record(adapted.adapter("tiny")).counts
     [_, _, (title, columns, found)] = tables(summary)
     assert (title, columns) == (
-        "Adapters, on tasks of other repositories",
+        "Adapters, on tasks of packages and repositories held out",
         ["recipe", "examples", "trained tokens", "solved before", "solved after"],
     )
     assert [row[0] for row in found] == ["seen", "tiny"]
