@@ -2,8 +2,9 @@
 
 JSON lines, and only patches: what a hunk shows of a file is the text before and after. The description is that of the
 whole commit, so only patches of one file are used, and no long ones; each hunk becomes an edit. Where there are several, the
-description asks for more than each of them does, and they have no instruction. Rows carry no license: that of the
-repository counts.
+description asks for more than each of them does, and they have no instruction. It cannot be divided among them: of 266 hunks of 78
+such patches, the lists of their descriptions name code of one hunk alone for six, and for three of those they say what is done there.
+Rows carry no license: that of the repository counts.
 """
 
 import re
