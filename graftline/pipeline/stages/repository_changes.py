@@ -21,7 +21,7 @@ from graftline.datasets.repository_changes.judge import Judge
 from graftline.datasets.repository_changes.records import read_records, record_files
 from graftline.datasets.repository_changes.releases import release_candidates
 from graftline.datasets.repository_changes.write import write_changes
-from graftline.datasets.splits import ASSIGNED, language_files, read_near_edits
+from graftline.datasets.splits import ASSIGNED, read_near_edits
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.stages.normalized import evaluation_config, evaluation_records, read_evaluations, tool_versions
 from graftline.pipeline.stages.splits import check_division, recall_assigned, recall_near
@@ -38,7 +38,7 @@ def repository_changes(lineage: Lineage) -> Built:
     check_division(lineage, division, records)
     datasets = [name for name, dataset in catalog.sources.items() if dataset.holds_releases and config.releases]
     inputs: dict[str, ArtifactRecord | str] = {
-        "division": lineage.read_part(paths.division, division, ASSIGNED, *language_files(division.files)),
+        "division": lineage.read_part(paths.division, division, ASSIGNED),
         **{f"normalized/{name}": record for name, record in records.items()},
         **{f"git/{repository.settings.name}": _revision(repository) for repository in repositories},
         **{f"records/{paths.relative(file)}": sha256_file(file) for file in files},

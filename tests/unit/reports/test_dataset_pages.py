@@ -83,7 +83,7 @@ def test_a_page_begins_with_a_warning_where_most_rows_are_lost_to_one_reason() -
 def test_losses_have_a_dash_and_a_row_that_holds_one_thing_is_not_told_twice() -> None:
     assert section(page(), "From rows to splits").partition("\n\n")[2] == (
         "| step | rows | % |\n|---|---:|---:|\n| rows at the source | 1,200 | 100.0 |\n| rows read | 1,200 | 100.0 |\n"
-        "| - dropped: license | 3 | 0.25 |\n\n![from rows to splits](one.funnel.png)\n"
+        "| - dropped: a license that is not allowed, or none | 3 | 0.25 |\n\n![from rows to splits](one.funnel.png)\n"
     )
 
 
@@ -136,7 +136,9 @@ def test_the_share_of_answerable_tasks_is_on_the_page() -> None:
 
 def test_an_example_of_a_drop_cannot_break_its_table() -> None:
     drop = {"dataset": "one", "reason": "bad_field", "dropped": 1, "example": "f:1: 'a|b'\n\\ <b>"}
-    assert "| bad_field | 1 | f:1: 'a\\|b' \\\\ &#60;b&#62; |\n" in page(dataset_drops=[drop])
+    assert "| bad_field | a field missing or of another type | 1 | f:1: 'a\\|b' \\\\ &#60;b&#62; |\n" in page(
+        dataset_drops=[drop]
+    )
 
 
 def test_no_evaluation_is_said_too() -> None:
