@@ -186,20 +186,20 @@ def _edit_rows(path: Path, language: str, split: str, names: Sequence[str]) -> _
 
 def _add_instructions(paths: Paths, rows: Sequence[Row]) -> list[Row]:
     """Return the rows of edits, those without an instruction with that of their task, where there is one that has one."""
-    wanted = {(row["language"], row["split"]): dict[bytes, Row]() for row in rows}
+    edits_by_beginning = {(row["language"], row["split"]): dict[bytes, Row]() for row in rows}
     for row in rows:
         if not row["instruction"] or row["answerable"] is None:
             beginning = b'{"id":' + json.dumps(row["id"], ensure_ascii=False).encode() + b","
-            wanted[row["language"], row["split"]][beginning] = row
+            edits_by_beginning[row["language"], row["split"]][beginning] = row
     worded: dict[str, Row] = {}
-    for (language, split), by_beginning in wanted.items():
+    for (language, split), edits in edits_by_beginning.items():
         for part in [split] if split else SPLITS:
             file = paths.partition("tasks", language, part) / "tasks.jsonl"
-            if not by_beginning or not file.exists():
+            if not edits or not file.exists():
                 continue
             with file.open("rb") as lines:
                 for line in lines:
-                    edit = by_beginning.get(line[: line.find(b",") + 1])
+                    edit = edits.get(line[: line.find(b",") + 1])
                     if edit is not None:
                         task = Task.model_validate_json(line)
                         fields = {name: getattr(task, name) for name in ("instruction", *FIELDS)}
