@@ -369,18 +369,6 @@ def test_two_clients_at_once_train_as_each_would_alone(server: StartedServer) ->
 # checkpoints
 
 
-def test_a_run_there_is_takes_a_checkpoint_in(new_client: Callable[..., tinker.TrainingClient]) -> None:
-    run = new_client()
-    step(run, batch_of(0))
-    path = run.save_state("step-000001").result(TIMEOUT_S).path
-    expected = [step(run, batch_of(number)) for number in (1, 2)]
-
-    with pytest.warns(FutureWarning, match="load_state"):
-        run.load_state_with_optimizer(path).result(TIMEOUT_S)
-
-    assert [step(run, batch_of(number)) for number in (1, 2)] == expected
-
-
 def test_what_the_server_keeps_is_listed_and_described(
     trained: Trained, rest: tinker.RestClient, server: StartedServer
 ) -> None:

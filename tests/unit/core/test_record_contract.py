@@ -11,7 +11,15 @@ from pydantic import ValidationError
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import RecordError
-from graftline.core.record import RECORD_NAME, ArtifactRecord, RawRecord, load_record, load_verified, write_atomically
+from graftline.core.record import (
+    RECORD_NAME,
+    ArtifactRecord,
+    NormalizedRecord,
+    RawRecord,
+    load_record,
+    load_verified,
+    write_atomically,
+)
 
 SHA256 = "a" * 64
 CONTRACT = {
@@ -22,6 +30,7 @@ CONTRACT = {
     "sha256": SHA256,
     "num_records": 2,
 }
+NORMALIZED = {**CONTRACT, "licenses": {"MIT": 2}, "tokenizer": "characters/4"}
 
 
 def make(folder: Path) -> Contents:
@@ -112,6 +121,36 @@ def test_what_is_wrong_with_a_record_is_said_by_field(raw: Path, field: str, val
 def test_only_a_raw_artifact_has_the_fields_of_the_contract(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="license"):
         build(tmp_path / "train", Request("tasks", "python/train", "c0de"), make)
+
+
+def normalized(folder: Path, **changes: Any) -> ArtifactRecord:
+    contract = {name: value for name, value in {**NORMALIZED, **changes}.items() if value is not ...}
+    return build(folder, Request("normalized", "demo", "c0de"), lambda _: Contents({}, contract)).record
+
+
+def test_a_normalized_record_says_licenses_and_tokenizer_as_well(tmp_path: Path) -> None:
+    record = normalized(tmp_path / "normalized")
+    assert isinstance(record, NormalizedRecord)
+    assert (record.licenses, record.tokenizer, record.source) == ({"MIT": 2}, "characters/4", "release_pairs")
+    assert load_record(tmp_path / "normalized") == record
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, ...) for field in NORMALIZED),
+        ("licenses", {"MIT": "many"}),
+        ("licenses", None),
+        ("tokenizer", ""),
+        ("surprise", 1),
+    ],
+)
+def test_a_normalized_artifact_is_not_made_with_a_field_missing_or_malformed(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    with pytest.raises(ValidationError, match=field):
+        normalized(tmp_path / "normalized", **{field: value})
+    assert (tmp_path / "normalized").exists() is False
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,6 @@ def fetch(of: HuggingFaceHub, entry: Dataset, folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_commit_is_its_own_revision_and_nobody_is_asked(server: HubServer) -> None:
-    entry = dataset(server)
-    assert (hub(server).revision("demo", entry), server.seen) == (entry.version, [])
-
-
 @pytest.mark.parametrize("version", ["main", "v1.0", "fc56fe3", "F" * 40])
 def test_what_could_change_under_us_is_refused_as_a_version(server: HubServer, version: str) -> None:
     for reads in (hub(server).revision, hub(server).files):

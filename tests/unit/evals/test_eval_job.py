@@ -223,14 +223,6 @@ def test_an_evaluation_that_breaks_says_by_what() -> None:
     assert found.error.startswith("the evaluation ended early (ValidationError: 1 validation error for RolloutEnv")
 
 
-def test_how_much_must_count_can_be_chosen() -> None:
-    def rollout(request: RolloutRequest) -> RolloutResponse:
-        return answered(request, None if request.seed == 1 else 1.0)
-
-    assert result_of(local_job(rollout, min_coverage=0.6)).status is EvalStatus.COMPLETED
-    assert result_of(local_job(rollout, min_coverage=0.7)).status is EvalStatus.COMPLETED_WITH_ERRORS
-
-
 def test_nothing_is_begun_at_a_task_app_that_refuses_the_key() -> None:
     app = LocalAPIConfig(app_id="tests", rollout=tenths, api_key="k")
     with serve_task_app(create_local_api(app)) as url:

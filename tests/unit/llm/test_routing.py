@@ -69,10 +69,6 @@ def test_a_prefix_is_shared_with(one: ChatRequest, other: ChatRequest, is_same: 
     assert (prefix_of(one) == prefix_of(other)) is is_same
 
 
-def test_text_that_is_no_unicode_has_a_prefix() -> None:
-    assert prefix_of(chat("\ud800", "one")) != prefix_of(chat("\ud801", "one"))
-
-
 @pytest.mark.parametrize(("tries", "most"), [(1, 0.5), (2, 1.0), (3, 2.0), (8, 30.0), (10_000, 30.0)])
 def test_jitter_is_full_up_to_a_bound_that_doubles(tries: int, most: float) -> None:
     chance = random.Random(1)

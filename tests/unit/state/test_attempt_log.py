@@ -39,17 +39,6 @@ def test_other_settings_or_code_never_resume_an_attempt(log: AttemptLog) -> None
     assert log.begin("digest of one", "task#1", "t")[1] == []
 
 
-def test_attempts_of_two_teachers_at_one_task_leave_each_other_alone(log: AttemptLog) -> None:
-    one, _ = log.begin("digest of t", "task#1", "t")
-    other, _ = log.begin("digest of u", "task#1", "u")
-    log.add(one, 1, FIRST)
-    log.add(other, 1, SECOND)
-    assert (log.begin("digest of t", "task#1", "t")[1], log.begin("digest of u", "task#1", "u")[1]) == (
-        [FIRST],
-        [SECOND],
-    )
-
-
 def test_a_worker_that_was_taken_for_dead_adds_nothing_to_the_way_of_another(log: AttemptLog) -> None:
     late, _ = log.begin("digest", "task#1", "t")
     claim, _ = log.begin("digest", "task#1", "t")

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +75,6 @@ def queries(dashboard: dict[str, Any]) -> Iterator[str]:
             yield variable["definition"].replace("label_values(", "")
 
 
-def test_a_query_about_what_nobody_tells_is_found(labels_by_metric: dict[str, set[str]]) -> None:
-    assert faults(
-        'sum by (actor, who) (rate(graftline_nothing_total{x="1"}[5m]) + graftline_actor_up{y="1"})', labels_by_metric
-    ) == [
-        "graftline_nothing_total",
-        "graftline_nothing_total: x",
-        "graftline_actor_up: y",
-        "who",
-    ]
-
-
 def test_every_query_of_the_dashboard_asks_for_what_is_told(
     dashboard: dict[str, Any], labels_by_metric: dict[str, set[str]]
 ) -> None:
@@ -99,20 +87,6 @@ def test_every_figure_is_on_the_dashboard(dashboard: dict[str, Any]) -> None:
     shown = " ".join(queries(dashboard))
     ours = [family for family in Metrics().families() if family.name.startswith("graftline_")]
     assert [family.name for family in ours if family.name not in shown] == []
-
-
-def test_no_panel_lies_on_another_one(dashboard: dict[str, Any]) -> None:
-    places = [panel["gridPos"] for panel in dashboard["panels"]]
-    assert all(place["x"] + place["w"] <= 24 for place in places)
-    overlaps = [
-        (a, b)
-        for a, b in combinations(places, 2)
-        if a["x"] < b["x"] + b["w"]
-        and b["x"] < a["x"] + a["w"]
-        and a["y"] < b["y"] + b["h"]
-        and b["y"] < a["y"] + a["h"]
-    ]
-    assert overlaps == []
 
 
 def test_every_alert_asks_for_what_is_told(alerts: list[dict[str, Any]], labels_by_metric: dict[str, set[str]]) -> None:

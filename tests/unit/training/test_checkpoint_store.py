@@ -343,15 +343,6 @@ def test_what_is_no_path_of_a_checkpoint_is_refused(store: CheckpointStore, uri:
 # runs
 
 
-def test_runs_are_listed_with_those_first_that_something_was_asked_of_last(store: CheckpointStore, time: Time) -> None:
-    for run_id in ("b", "a", "c"):
-        store.note_run(run_id, base_model="tiny")
-        time.pass_by(seconds=1)
-    store.note_run("b")
-
-    assert [run["training_run_id"] for run in store.runs()] == ["b", "c", "a"]
-
-
 def test_a_run_is_told_with_its_newest_checkpoints(store: CheckpointStore, time: Time) -> None:
     store.note_run(RUN, base_model="tiny", lora_rank=4)
     made = []
@@ -368,9 +359,3 @@ def test_a_run_is_told_with_its_newest_checkpoints(store: CheckpointStore, time:
     assert run["last_sampler_checkpoint"]["tinker_path"] == made[2]
     assert store.runs() == [run]
     assert paths(store, RUN) == made
-
-
-def test_a_run_that_was_never_noted_is_not_there(store: CheckpointStore) -> None:
-    with pytest.raises(NotFound, match="there is no training run 'never'"):
-        store.run("never")
-    assert store.runs() == []

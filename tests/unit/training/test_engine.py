@@ -179,20 +179,6 @@ def test_only_the_layers_asked_for_are_trained(engine: Engine, flags: Mapping[st
     assert len(engine.create("other", replace(SHAPE, **flags)).parameters) == matrices
 
 
-def test_a_run_that_is_forgotten_takes_no_memory(engine: Engine, plain: Any) -> None:
-    size = sum(one.numel() for one in engine.base.parameters())
-    expected = logprobs(engine, "run")
-
-    engine.create("other", replace(SHAPE, rank=64))
-    train(engine, "other")
-    engine.forget("other")
-
-    assert sum(one.numel() for one in engine.base.parameters()) == size
-    assert np.array_equal(logprobs(engine, "run"), expected)
-    with pytest.raises(DataError, match="training run other is not in memory any more; create it anew"):
-        engine.optim_step("other")
-
-
 def test_after_the_last_run_is_forgotten_the_model_is_as_it_was(tiny_model: Path, plain: Any) -> None:
     engine = Engine(tiny_model, NAME, ONE_THREAD)
     engine.create("run", SHAPE)

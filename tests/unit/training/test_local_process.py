@@ -73,17 +73,6 @@ def test_one_that_is_killed_is_told_as_that_and_not_as_an_address_where_nothing_
     assert "cannot be reached" in str(error.value.__cause__)
 
 
-@pytest.mark.long  # the one above has the same end of it in make test
-def test_one_that_is_killed_is_logged_where_who_used_it_went_on(
-    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with local_backend(tiny(tiny_model), tmp_path, "tiny"):
-        [backend] = backends(psutil.Process(), tmp_path)
-        backend.kill()
-        os.waitid(os.P_PID, backend.pid, os.WEXITED | os.WNOWAIT)  # its last thread is gone, and nobody was told yet
-    assert "the backend of this machine was ended by SIGKILL: " in caplog.text
-
-
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with (
         pytest.raises(TrainingError, match=r"does not answer after 0\.05 s \(it said nothing\); give it longer"),

@@ -2,7 +2,6 @@
 
 import threading
 from pathlib import Path
-from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -15,16 +14,6 @@ for library in ("tinker", "tinker_cookbook", "torch", "peft", "uvicorn"):
 
 from graftline.training.datums import render_all  # noqa: E402
 from graftline.training.memory import MemoryTrainingService, memory_tokenizer  # noqa: E402
-
-MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
-
-
-@pytest.mark.parametrize("text", ["", "plain", "für 🎉", "a<|im_end|>b<think>\n</think>", "<|im_end", "".join(MARKS)])
-def test_a_text_is_its_tokens_and_back(text: str) -> None:
-    tokenizer: Any = memory_tokenizer()
-    tokens = tokenizer.encode(text, add_special_tokens=False)
-    assert tokenizer.decode(tokens) == text
-    assert all(0 <= token < len(tokenizer) for token in tokens)
 
 
 @pytest.mark.parametrize("renderer", ["role_colon", "qwen3_instruct", "qwen3"])

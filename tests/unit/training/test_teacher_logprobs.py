@@ -171,12 +171,3 @@ def test_a_fleet_teaches_as_the_same_model_of_the_backend_does(service: Any, tmp
         assert room.runs.get("failed").status == "failed"
         room.train("distill", given, run_id="failed", tokenizer=tokenizer)
     assert room.steps("fleet") == room.steps("own") == room.steps("failed")
-
-
-def test_a_fleet_that_is_unknown_ends_a_run_before_its_first_step(service: Any, tmp_path: Path) -> None:
-    write_tasks(tmp_path / "root")
-    write_fleet(tmp_path / "root", ["http://127.0.0.1:9"])
-    room = Room(tmp_path / "root", service)
-    with pytest.raises(ConfigError, match="fleet 'others' is unknown; known: teachers"):
-        room.train("distill", {"teacher_fleet": "others"})
-    assert [run.next_step for run in room.runs.all()] == [0]

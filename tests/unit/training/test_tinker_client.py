@@ -154,12 +154,6 @@ def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("deadline_s", [0, -1, float("nan")])
-def test_a_deadline_has_to_be_above_zero(deadline_s: float) -> None:
-    with pytest.raises(ConfigError, match=r"^deadline_s is"):
-        TinkerSDKClient(KEY, deadline_s=deadline_s)
-
-
 def test_nothing_is_asked_without_a_key() -> None:
     with FaultyService() as service:
         client = TinkerSDKClient("", service.url)
@@ -212,15 +206,6 @@ def test_the_session_ends_as_the_block_does(error: type[BaseException] | None, e
         [(_, _, body)] = [seen for seen in service.seen if seen[1] == "/api/v1/sessions/s/finish"]
         assert body["reason"] == {"type": ending}
         assert "/api/v1/telemetry" not in service.paths
-
-
-def test_that_a_session_cannot_be_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    faults = {"create_model": Fault(400), "sessions/s/finish": Fault(403)}
-    with FaultyService(**faults) as service, client_of(service) as client, pytest.raises(DataError):
-        client.create_training_client("tiny")
-    assert [
-        record.getMessage().partition(" (")[0] for record in caplog.records if record.name.startswith("graftline")
-    ] == ["ending the session: the API key may not do this"]
 
 
 # faults
@@ -277,20 +262,6 @@ def test_a_service_that_is_ill_or_none_is_not_asked(fault: Fault, said: str) -> 
         assert service.keys == {"/api/v1/healthz": None}
 
 
-def test_what_does_not_speak_http_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def greet() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(b"SSH-2.0-x\r\n")
-
-        threading.Thread(target=greet, daemon=True).start()
-        with pytest.raises(TrainingError, match=r"does not speak HTTP"):
-            TinkerSDKClient(KEY, f"http://127.0.0.1:{server.getsockname()[1]}").preflight()
-
-
 REFUSALS: Sequence[tuple[int, type[Exception], str]] = [
     (400, DataError, r"is refused \(.* answers 400: because\); mend what was sent"),
     (401, TrainingError, r"the API key is refused \(.* answers 401: because\); check that TINKER_API_KEY"),
@@ -336,14 +307,6 @@ def test_a_service_that_hangs_is_given_up_at_the_deadline(path: str) -> None:
             client.create_training_client("tiny")
         assert time.monotonic() - start < 60
         assert f"/api/v1/{path}" in service.paths
-
-
-def test_a_service_that_hangs_does_not_hold_up_another() -> None:
-    with FaultyService(**{"client/config": Fault(hangs=True)}) as ill, FaultyService() as well:
-        with pytest.raises(TrainingError, match="is not done after"):
-            client_of(ill, deadline_s=0.3).capabilities()
-        with pytest.raises(TrainingError, match="no such thing here"):
-            client_of(well).capabilities()
 
 
 def test_what_failed_at_the_server_is_not_the_fault_of_the_data() -> None:

@@ -80,10 +80,6 @@ def test_a_conversion_that_fails_leaves_nothing_that_could_be_used(stored: Place
     assert (stored.folder / "demo-safetensors" / "count").read_text().strip() == "0"
 
 
-def test_a_conversion_that_says_nothing_has_failed(stored: Places, tmp_path: Path) -> None:
-    assert "cannot do `convert` (ended with 0: no reason given)" in refusal(stored, interpreter(tmp_path, "true"))
-
-
 @pytest.mark.parametrize(
     ("packages", "lacking"),
     [
