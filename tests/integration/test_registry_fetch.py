@@ -10,9 +10,7 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from graftline.datasets.catalog import Dataset
 from graftline.datasets.readers.package_releases import SOURCE
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.registry import RegistryHub
+from tests.http_server import HttpAnswer, HttpRequest, serve_answers
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: install Node.js")
 
@@ -58,30 +57,12 @@ class Registry:
     def __init__(self) -> None:
         self.answers: dict[str, tuple[str, bytes]] = {}
         self.asked: list[str] = []
-        registry = self
+        self.url = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.asked.append(self.path)
-                kind, body = registry.answers.get(self.path, ("", b""))
-                self.send_response(200 if kind else 404)
-                self.send_header("Content-Type", kind or "text/plain")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Stay silent."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        self.asked.append(request.path)
+        kind, body = self.answers.get(request.path, ("", b""))
+        return HttpAnswer(body, 200 if kind else 404, {"Content-Type": kind or "text/plain"})
 
     def publish_python(self, files: Mapping[str, bytes], sha256: str | None = None) -> None:
         entries = []
@@ -106,9 +87,9 @@ class Registry:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    server = Registry()
-    yield server
-    server.close()
+    registry = Registry()
+    with serve_answers(registry.answer) as registry.url:
+        yield registry
 
 
 @pytest.fixture

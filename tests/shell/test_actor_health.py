@@ -1,10 +1,8 @@
 """The sensor on the health of actors: what it writes down, and when it is silent."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from graftline.core.paths import Paths
 from orchestration.build import resources_for
 from sensors.actor_health import actor_health
+from tests.http_server import HttpAnswer, serve_answers
 
 
 def looked_at(root: Path, manifest: str = "local", cursor: str | None = None) -> Any:
@@ -23,29 +22,13 @@ def looked_at(root: Path, manifest: str = "local", cursor: str | None = None) ->
         return actor_health()(context)
 
 
-class Healthy(BaseHTTPRequestHandler):
-    """Answers as a server of a model does."""
-
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path in ("/health", "/metrics") else 404)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing is logged."""
-
-
 @contextmanager
 def healthy_server() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Healthy)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    """What answers as a server of a model does."""
+    with serve_answers(
+        lambda request: HttpAnswer(status=200 if request.path in ("/health", "/metrics") else 404)
+    ) as url:
+        yield url
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ import json
 import os
 from collections.abc import Iterator
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from graftline.core.paths import Paths
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.datasets.governance import Wandb
 from graftline.datasets.publishing import Published, publish
+from tests.http_server import json_answer, serve_answers
 from tests.wandb_files import records_of
 
 needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is missing; pip install 'graftline[wandb]'")
@@ -143,25 +142,9 @@ def test_equal_artifacts_have_one_digest_and_nothing_is_written_but_below_logs(
 @pytest.fixture
 def refusing_server() -> Iterator[str]:
     """A server in the place of W&B that knows no key."""
-
-    class Refusing(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            body = f'{{"errors": [{{"message": "the key {KEY} is unknown"}}]}}'.encode()
-            self.send_response(401)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Standard error belongs to the tests."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    refusal = {"errors": [{"message": f"the key {KEY} is unknown"}]}
+    with serve_answers(lambda request: json_answer(refusal, 401)) as url:
+        yield url
 
 
 @needs_wandb

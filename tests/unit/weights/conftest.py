@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub_server import HubServer
-from tests.unit.weights.places import Places
+from tests.unit.weights.places import CONTENT, Places
 
 
 @pytest.fixture
@@ -14,6 +14,15 @@ def places(tmp_path: Path) -> Iterator[Places]:
     """A root with nothing fetched, and a server that has nothing."""
     with HubServer() as server:
         yield Places(tmp_path / "root", server)
+
+
+@pytest.fixture
+def stored(places: Places) -> Places:
+    """A root with the weights in its folder, which nobody has read."""
+    places.configure(places.hub())
+    places.folder.mkdir(parents=True)
+    places.target.write_bytes(CONTENT)
+    return places
 
 
 @pytest.fixture(autouse=True)

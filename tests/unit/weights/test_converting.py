@@ -14,15 +14,6 @@ from tests.unit.weights.places import CONTENT, SHA256, Places
 PACKAGES = {"accelerate": "1.15.0", "gguf": "0.19.0", "torch": "2.13.0+cpu", "transformers": "5.19.0"}
 
 
-@pytest.fixture
-def stored(places: Places) -> Places:
-    """A root with the weights in its folder."""
-    places.configure(places.hub())
-    places.folder.mkdir(parents=True)
-    places.target.write_bytes(CONTENT)
-    return places
-
-
 def interpreter(folder: Path, converting: str, packages: dict[str, str] = PACKAGES) -> Path:
     """Return a program that is called as a Python would be: -I SCRIPT packages NAME... or -I SCRIPT convert IN OUT."""
     path = folder / "python"

@@ -13,15 +13,6 @@ from tests.unit.weights.places import CONTENT, FILE, SHA256, Places
 WRONG = bytes(len(CONTENT))
 
 
-@pytest.fixture
-def stored(places: Places) -> Places:
-    """A root with the weights in its folder, which nobody has read."""
-    places.configure(places.hub())
-    places.folder.mkdir(parents=True)
-    places.target.write_bytes(CONTENT)
-    return places
-
-
 def state(places: Places) -> str:
     return list_models(places.paths, places.environment)[0].state
 
