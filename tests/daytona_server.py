@@ -43,7 +43,13 @@ class Snapshot:
     log: str = ""
     id: str = field(default_factory=lambda: str(uuid4()))
 
+    looks: int = 0
+    """After so many it is there."""
+
     def seen(self) -> dict[str, Any]:
+        if self.looks:
+            self.looks -= 1
+            self.state = self.state if self.looks else "active"
         return {
             "id": self.id,
             "general": False,

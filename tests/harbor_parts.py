@@ -26,13 +26,13 @@ _WITHIN_S = 240.0
 Outcomes = Callable[[RolloutSpec], Execution]
 
 
-def archive(files: Mapping[str, str]) -> bytes:
+def archive(files: Mapping[str, str], mode: int = 0o644) -> bytes:
     """Return a tar.gz of files by path, the same for the same files."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as tar:
         for name, text in files.items():
             member = tarfile.TarInfo(name)
-            member.size = len(data := text.encode())
+            member.size, member.mode = len(data := text.encode()), mode
             tar.addfile(member, io.BytesIO(data))
     return gzip.compress(plain.getvalue(), mtime=0)
 

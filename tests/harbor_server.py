@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -117,7 +118,7 @@ class HarborServer:
                 Route(f"{kind}/{{id}}/cancel", self._cancel_job, methods=["POST"]),
                 Route(f"{kind}/{{id}}/events/stream", self._job_events),
             ]
-        self._app = Starlette(routes=routes)
+        self._app = Starlette(routes=routes, exception_handlers={404: _missing})
         config = uvicorn.Config(
             self._answer,
             interface="asgi3",
@@ -211,13 +212,10 @@ class HarborServer:
         return JSONResponse({"deployments": chosen[start : start + limit], "total": len(chosen), "next_cursor": None})
 
     async def _deployment(self, request: Request) -> Response:
-        found = self._find(request)
-        return JSONResponse(self._shown(found)) if found else _missing(request)
+        return JSONResponse(self._shown(self._find(request)))
 
     async def _status(self, request: Request) -> Response:
         found = self._find(request)
-        if not found:
-            return _missing(request)
         self._looks[found["id"]] += 1
         shown = self._shown(found)
         error = {"error_message": self.build_error or None, "log_tail": "step 1\nstep 2\n" if self.build_error else ""}
@@ -228,14 +226,10 @@ class HarborServer:
 
     async def _build(self, request: Request) -> Response:
         found = self._find(request)
-        if not found:
-            return _missing(request)
         return JSONResponse({"id": f"bld-{found['id']}-2", "build_id": f"bld-{found['id']}-2", "status": "pending"})
 
     async def _instances(self, request: Request) -> Response:
         found = self._find(request)
-        if not found:
-            return _missing(request)
         after, status = int(request.query_params.get("cursor", -1)), request.query_params.get("status")
         everyone = sorted(self.instances[found["id"]].items())
         rest = [one for seed, one in everyone if seed > after and status in (None, one["status"])]
@@ -245,8 +239,6 @@ class HarborServer:
 
     async def _batch(self, request: Request) -> Response:
         found, body = self._find(request), await request.json()
-        if not found:
-            return _missing(request)
         start = body.get("start_seed", 0)
         seeds = body["seeds"] if "seeds" in body else range(start, start + body["count"])
         kept = self.instances[found["id"]]
@@ -259,8 +251,6 @@ class HarborServer:
 
     async def _build_all(self, request: Request) -> Response:
         found = self._find(request)
-        if not found:
-            return _missing(request)
         kept = self.instances[found["id"]]
         for seed in kept:
             kept[seed] = {**kept[seed], **({"status": "failed", "error": self.build_error} if self.build_error else {})}
@@ -279,14 +269,11 @@ class HarborServer:
 
     async def _rollout_view(self, request: Request) -> Response:
         found = self._rollout_of(request)
-        if found is None:
-            return _missing(request)
         self._looks[found["id"]] += 1
         return JSONResponse(self._rollout_shown(found))
 
     async def _cancel_rollout(self, request: Request) -> Response:
         found = self._rollout_of(request)
-        assert found is not None
         found["status"] = "cancelled"
         return JSONResponse(self._rollout_shown(found))
 
@@ -325,13 +312,15 @@ class HarborServer:
 
         return StreamingResponse(sent(), media_type="text/event-stream")
 
-    def _find(self, request: Request) -> Json | None:
+    def _find(self, request: Request) -> Json:
         asked = request.path_params["id"]
         named = [one for one in self.deployments.values() if asked in (one["id"], one["name"])]
-        return named[-1] if named else None
+        if not named:
+            raise HTTPException(404)
+        return named[-1]
 
-    def _rollout_of(self, request: Request) -> Json | None:
-        return next((one for one in self.rollouts.values() if one["id"] == request.path_params["id"]), None)
+    def _rollout_of(self, request: Request) -> Json:
+        return next(one for one in self.rollouts.values() if one["id"] == request.path_params["id"])
 
     def _job_of(self, request: Request) -> Json:
         return next(one for one in self.jobs.values() if one["id"] == request.path_params["id"])
@@ -387,5 +376,5 @@ def _problem(status: int, code: str, message: str, headers: Mapping[str, str] | 
     return JSONResponse({"error": {"code": code, "message": message, "details": {"of": code}}}, status, headers)
 
 
-def _missing(request: Request) -> Response:
+def _missing(request: Request, _: Exception) -> Response:
     return _problem(404, "not_found", f"{request.path_params['id']!r}: there is none")

@@ -3,11 +3,8 @@
 The entrypoint of `CONTEXT` does what the request says; that of `a_script` is a script of the test's own.
 """
 
-import gzip
 import hashlib
-import io
 import shutil
-import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import pytest
 from graftline.harbor.contract import HarborLimits, VerifierSettings
 from graftline.harbor.executors.base import BuildContext, Execution, Executor, RolloutSpec
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
+from tests.harbor_parts import archive
 from tests.jails import has_user_namespaces
 
 DOCKERFILE = r"""FROM debian:13
@@ -30,13 +28,7 @@ FILES = {"run_rollout": '#!/bin/sh\nprintf \'{"reward_info": {"outcome_reward": 
 
 def packed_context(files: Mapping[str, str] = FILES, dockerfile: str = DOCKERFILE) -> BuildContext:
     """Return what a snapshot is made of."""
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for path, text in files.items():
-            member = tarfile.TarInfo(path)
-            member.size, member.mode = len(text.encode()), 0o755
-            tar.addfile(member, io.BytesIO(text.encode()))
-    packed = gzip.compress(archive.getvalue(), mtime=0)
+    packed = archive(files, 0o755)
     return BuildContext(hashlib.sha256(packed).hexdigest(), lambda: packed, dockerfile)
 
 

@@ -13,20 +13,10 @@ from graftline.harbor.deployment_file import (
     deployment_spec,
     load_deployment,
 )
-from graftline.rollouts.task import Task
+from tests.tasks import make_task
 from tests.unit.harbor.tiny_crate import write, write_card, write_crate
 
-TASK = Task(
-    id="d:1",
-    dataset="d",
-    language="python",
-    instruction="i",
-    before="a",
-    target="b",
-    license="MIT",
-    group="g",
-    origin="o",
-)
+TASK = make_task()
 
 
 def test_the_shipped_engine_bench_is_made_of_the_examples(checkout: Path, tmp_path: Path) -> None:

@@ -14,22 +14,17 @@ from graftline.harbor.in_box.run_tests import grade
 from graftline.harbor.task_format.exporting import export_harbor_task, slug, write_trial
 from graftline.harbor.task_format.importing import import_harbor_tasks, place_task
 from graftline.harbor.task_format.task_folder import read_task
-from graftline.rollouts.task import Task
+from tests.tasks import make_task
 from tests.unit.harbor.published import needs_harbor, published
 from tests.unit.harbor.tiny_crate import write_card
 
-TASK = Task(
+TASK = make_task(
+    "x = old('é')\r\ny = 1\n",
+    "x = new('é')\r\ny = 1\n",
     id="pairs:java/1",
-    dataset="pairs",
-    language="python",
     instruction="Call new instead of old.\nKeep 'é' and \\ as they are.",
-    before="x = old('é')\r\ny = 1\n",
-    target="x = new('é')\r\ny = 1\n",
     gold_action=PatternAction(pattern="old($A)", rewrite="new($A)"),
     gold_next=(PatternAction(pattern='z("$A")', rewrite="w"),),
-    license="MIT",
-    group="g",
-    origin="o",
     tags=("a", "b"),
 )
 

@@ -37,6 +37,7 @@ from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Isolation, Request, SandboxResult, Verdict
 from graftline.sandbox.jail.served import ServedJail
 from tests.jails import has_user_namespaces
+from tests.tasks import make_task
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 RENAMING = PatternAction(pattern="old($A)", rewrite="new($A)")
@@ -46,19 +47,8 @@ RIGHT = format_answer(
 
 
 def task(id: str, number: int = 1, gold: PatternAction | None = RENAMING) -> Task:
-    return Task(
-        id=id,
-        dataset="d",
-        language="python",
-        instruction="Rename `old` to `new`.",
-        before=f"x = old({number})\ny = old(b)\n",
-        target=f"x = new({number})\ny = new(b)\n",
-        gold_action=gold,
-        license="MIT",
-        group="g",
-        origin="o",
-        tags=("t",),
-    )
+    before, target = (f"x = {name}({number})\ny = {name}(b)\n" for name in ("old", "new"))
+    return make_task(before, target, id=id, instruction="Rename `old` to `new`.", gold_action=gold, tags=("t",))
 
 
 TASKS = [task("b", 2), task("a", 1, gold=None)]

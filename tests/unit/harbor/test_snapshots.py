@@ -1,12 +1,9 @@
 """Snapshots: each is unpacked once, whoever asks for it, and none is ever seen half made."""
 
-import gzip
 import hashlib
-import io
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +13,7 @@ import pytest
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.archive import Snapshots
 from tests.conftest import CHECKOUT
+from tests.harbor_parts import archive
 
 _KILLED = """
 import os, signal, sys, time
@@ -30,17 +28,7 @@ Snapshots(Path(sys.argv[1])).add(sys.argv[3], lambda: data)
 """
 
 
-def archive(*names: str) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name in names:
-            member = tarfile.TarInfo(name)
-            member.size = len(name)
-            tar.addfile(member, io.BytesIO(name.encode()))
-    return gzip.compress(buffer.getvalue(), mtime=0)
-
-
-DATA, OTHER = archive("a", "b/c"), archive("d")
+DATA, OTHER = archive({"a": "a", "b/c": "b/c"}), archive({"d": "d"})
 DIGEST, OTHER_DIGEST = (hashlib.sha256(data).hexdigest() for data in (DATA, OTHER))
 
 
@@ -65,7 +53,7 @@ def test_an_archive_of_another_digest_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_hostile_archive_leaves_nothing(tmp_path: Path) -> None:
-    hostile = archive("../a")
+    hostile = archive({"../a": ""})
     with pytest.raises(DataError, match="must stay inside its folder"):
         Snapshots(tmp_path / "snapshots").add(hashlib.sha256(hostile).hexdigest(), lambda: hostile)
     assert [path.name for path in tmp_path.rglob("*")] == ["snapshots"]

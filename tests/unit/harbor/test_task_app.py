@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, DataError, HarborError
@@ -20,6 +19,7 @@ from graftline.harbor.localapi.app import MAX_BODY_BYTES, create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.refusal import RequestError
+from tests.harbor_server import Fault, HarborServer, reward
 
 KEY = {"X-API-Key": "env-key"}
 ENVIRONMENT = {"ENVIRONMENT_API_KEY": "env-key"}
@@ -368,43 +368,20 @@ def test_other_routes_are_refused_in_the_same_form(client: Client, method: str, 
 # in front of a deployment
 
 
-def harbor_service(ended: Mapping[str, Any]) -> FastAPI:
-    """What a Harbor service answers to a rollout: that it ended, or that the seed has no instance."""
-    app = FastAPI()
-
-    @app.post("/api/harbor/rollouts")
-    async def created(request: Request) -> Any:
-        body = await request.json()
-        if body["env"]["seed"] == 9:
-            message = "seed 9: the deployment has no instance of it"
-            return JSONResponse({"error": {"code": "not_found", "message": message, "details": {}}}, 404)
-        return {"rollout_id": "r-1", "status": "completed", "response": ended}
-
-    return app
-
-
-def test_an_app_in_front_of_a_deployment_answers_with_its_rollouts() -> None:
-    response = {
-        "trace_correlation_id": "t",
-        "reward_info": {"outcome_reward": None},
-        "success_status": "runtime_error",
-        "failure_cause": "sandbox_failed",
-        "status_detail": "the box was lost",
-    }
-    with serve_task_app(harbor_service(response)) as url:
-        ref = HarborDeploymentRef("d-1", url, "sk-service")
-        client = Client(app_of(execution_backend="harbor", harbor=ref, rollout=None), KEY)
-        body = {"trace_correlation_id": "t", "env": {"seed": 1}, "safety": {"max_time_s": 0.001}}
-        ended = client.post("/rollout", json=body).json()
-        refused = client.post("/rollout", json={**body, "env": {"seed": 9}})
+def test_an_app_in_front_of_a_deployment_answers_with_its_rollouts(
+    server: HarborServer, ref: HarborDeploymentRef
+) -> None:
+    server.outcome = lambda seed: reward(None, "sandbox_failed")
+    client = Client(app_of(execution_backend="harbor", harbor=ref, rollout=None), KEY)
     # the deployment keeps the time
-    assert {name: ended[name] for name in response if name != "reward_info"} == {
-        name: value for name, value in response.items() if name != "reward_info"
-    }
-    assert (ended["reward_info"]["outcome_reward"], ended["metadata"]["rollout_id"]) == (None, "r-1")
-    status, code, message, _ = problem(refused)
+    body = {"trace_correlation_id": "t", "env": {"seed": 1}, "safety": {"max_time_s": 0.001}}
+    ended = client.post("/rollout", json=body).json()
+    assert (ended["success_status"], ended["failure_cause"]) == ("runtime_error", "sandbox_failed")
+    assert (ended["reward_info"]["outcome_reward"], ended["metadata"]["rollout_id"]) == (None, "rol-1")
+    server.fail("POST /api/harbor/rollouts", Fault(status=404))
+    status, code, message, _ = problem(client.post("/rollout", json={**body, "env": {"seed": 9}}))
     assert (status, code) == (404, "refused")
-    assert message.endswith("seed 9: the deployment has no instance of it")
+    assert message.endswith("as the test has it")
 
 
 def test_a_route_that_is_added_needs_the_key_too_and_is_refused_in_the_same_form() -> None:
