@@ -33,10 +33,6 @@ _SYNCED_AT_ONCE = 4
 class ArchiveInfo:
     """What is in an archive that is sound."""
 
-    files: tuple[str, ...]
-    """Paths of files and symbolic links, in the order of the archive."""
-    file_count: int
-    total_size_bytes: int
     content_sha256: str
     """Of the tar in it: the same context has the same, whichever release of zlib packed it."""
     dockerfile: str | None = field(repr=False)
@@ -58,10 +54,8 @@ def check_archive(data: bytes, limits: ArchiveLimits = ArchiveLimits()) -> Archi
         by_path[entry.path] = entry
         if entry.path == DOCKERFILE and entry.size <= MAX_DOCKERFILE_BYTES:
             dockerfile = _text(b"".join(stream.content())) if entry.size else None
-    entries = [*by_path.values()]
-    check_tree(entries)
-    files = tuple(entry.path for entry in entries if not entry.is_folder)
-    return ArchiveInfo(files, len(files), sum(entry.size for entry in entries), stream.sha256(), dockerfile)
+    check_tree([*by_path.values()])
+    return ArchiveInfo(stream.sha256(), dockerfile)
 
 
 def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:  # noqa: B008 - never changes
@@ -133,8 +127,8 @@ def _make_folders(folder: Path, folders: set[Path]) -> None:
 class Snapshots:
     """The snapshots below one folder, which is made when the first one is."""
 
-    def __init__(self, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:  # noqa: B008 - never changes
-        self._folder, self._limits = folder, limits
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def add(self, digest: str, archive: Callable[[], bytes]) -> Path:
         """Return the folder of a snapshot, unpacked from what `archive` returns unless it is there.
@@ -155,7 +149,7 @@ class Snapshots:
                 data = archive()
                 if sha256(data).hexdigest() != digest:
                     raise DataError(f"snapshot {digest}: the archive is another one; package the context again")
-                unpack(data, self._folder / digest, self._limits)
+                unpack(data, self._folder / digest)
         except OSError as error:
             raise HarborError(
                 f"{self._folder}: cannot be written ({error.strerror}); see to the disk that holds it"

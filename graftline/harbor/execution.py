@@ -43,6 +43,8 @@ _ENDED = frozenset({"completed", "failed", "cancelled"})
 _QUEUED = "queued"
 _FIRST_POLL_S, _LONGEST_POLL_S, _GROWTH = 0.02, 2.0, 1.4
 _CANCEL_S = 5.0
+_QUEUE_S = 3600.0
+"""So long a rollout may wait until it is begun."""
 _UNREACHABLE_S, _MOST_FAILURES = 120.0, 20
 """A service that is started again loses nothing, so it is waited for; while it has a rollout, also one that fails."""
 
@@ -56,7 +58,6 @@ class HarborExecutionBackend:
         timeout: float = 600.0,
         max_retries: int = 2,
         grace_s: float = 600.0,
-        queue_s: float = 3600.0,
         allow_http: bool = False,
         instance_provider: HarborInstanceProvider | None = None,
     ) -> None:
@@ -67,15 +68,14 @@ class HarborExecutionBackend:
             timeout: Seconds that one rollout may take; the service ends it then, the client waits for longer.
             max_retries: How often a call is tried again while the service fails; one that is busy is not counted.
             grace_s: Beyond `timeout`: for verification, and for a worker that was lost.
-            queue_s: Seconds that a rollout may wait until it is begun.
             allow_http: Whether the key may go to another machine unencrypted.
             instance_provider: Knows the tasks of seeds; one of the deployment where it is not given.
         """
         self.deployment_ref = deployment_ref
         self._provider = instance_provider or HarborInstanceProvider(deployment_ref, allow_http=allow_http)
-        self._timeout_s, self._grace_s, self._queue_s = timeout, grace_s, queue_s
+        self._timeout_s, self._grace_s = timeout, grace_s
         self.client = HarborClient.of_deployment(deployment_ref, allow_http=allow_http)
-        self._creation_policy = RetryPolicy(timeout_s=queue_s, unreachable_s=_UNREACHABLE_S, max_retries=max_retries)
+        self._creation_policy = RetryPolicy(timeout_s=_QUEUE_S, unreachable_s=_UNREACHABLE_S, max_retries=max_retries)
         self._poll_policy = self._creation_policy._replace(max_retries=_MOST_FAILURES)
 
     async def __call__(self, request: RolloutRequest, fastapi_request: Any = None) -> RolloutResponse:
@@ -182,7 +182,7 @@ class HarborExecutionBackend:
         return answer
 
     def _longest_s(self, answer: RolloutAnswer) -> float:
-        return self._queue_s if answer.status == _QUEUED else self._timeout_s + self._grace_s
+        return _QUEUE_S if answer.status == _QUEUED else self._timeout_s + self._grace_s
 
     async def _give_up(self, rollout_id: str) -> None:
         """Cancel a rollout that nobody waits for; of one whose id is not known, the service ends it in time."""

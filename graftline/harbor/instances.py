@@ -17,6 +17,7 @@ from graftline.harbor.event_loop import blocking
 from graftline.harbor.messages import HarborBuiltInstances, HarborInstance, InstancePage, read
 
 _PAGE = 1000
+_POLICY = RetryPolicy(timeout_s=60.0)
 _MOST_SHOWN = 10
 _FIRST_POLL_S, _LONGEST_POLL_S, _GROWTH = 0.1, 5.0, 1.5
 
@@ -174,7 +175,6 @@ class HarborInstanceProvider:
         self,
         deployment_ref: HarborDeploymentRef,
         create_missing: bool = False,
-        timeout: float = 60.0,
         allow_http: bool = False,
     ) -> None:
         """Take the deployment; no request is sent yet.
@@ -182,12 +182,11 @@ class HarborInstanceProvider:
         Args:
             deployment_ref: Which deployment.
             create_missing: Whether a seed without an instance gets one.
-            timeout: Seconds of one call.
             allow_http: Whether the key may go to another machine unencrypted.
         """
         self.deployment_ref = deployment_ref
         self._create_missing = create_missing
-        self._timeout_s, self._allow_http = timeout, allow_http
+        self._allow_http = allow_http
         self._client: HarborClient | None = None
         self._by_seed: dict[int, HarborInstance] = {}
 
@@ -219,8 +218,7 @@ class HarborInstanceProvider:
 
     async def _look_up(self, seeds: Sequence[int]) -> None:
         if self._client is None:
-            policy = RetryPolicy(timeout_s=self._timeout_s)
-            self._client = HarborClient.of_deployment(self.deployment_ref, policy, self._allow_http)
+            self._client = HarborClient.of_deployment(self.deployment_ref, _POLICY, self._allow_http)
         deployment_id = self.deployment_ref.deployment_id
         async with self._client.session():
             instances = await _list(self._client, deployment_id, seeds)

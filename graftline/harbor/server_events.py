@@ -30,14 +30,15 @@ class ServerEvent(NamedTuple):
 
 
 async def server_events(
-    client: HttpClient, path: str, is_last: Callable[[ServerEvent], bool], last_id: str = ""
+    client: HttpClient, path: str, is_last: Callable[[ServerEvent], bool]
 ) -> AsyncGenerator[ServerEvent, None]:
-    """Yield the events at `path` after `last_id`, up to the first one that `is_last` holds of.
+    """Yield the events at `path`, up to the first one that `is_last` holds of.
 
     Raises:
         HarborAPIError: the service refuses.
         HarborError: the stream breaks off again and again.
     """
+    last_id = ""
     fault, tries = HarborError(f"{client.url}{path}: the events end before the last one"), 0
     while tries < _TRIES:
         headers = {"accept": "text/event-stream", **({"last-event-id": last_id} if last_id else {})}

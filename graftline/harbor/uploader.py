@@ -6,7 +6,6 @@ its next version. Every `…_async` method has a twin without it, which works in
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -46,7 +45,6 @@ class HarborDeploymentUploader:
         timeout: float = 300.0,
         allow_http: bool = False,
         patience: RetryPolicy | None = None,
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Take the URL and the key as given, else from the environment.
 
@@ -56,15 +54,12 @@ class HarborDeploymentUploader:
             timeout: Seconds of one call, with all that is tried again within it.
             allow_http: Whether the key may go to another machine unencrypted.
             patience: All bounds of a call, in place of `timeout`.
-            environment: In place of that of the process.
 
         Raises:
             ValueError: there is no key.
             ConfigError: there is no URL, or one that a key must not go to.
         """
-        self.client = HarborClient(
-            backend_url, api_key, patience or RetryPolicy(timeout_s=timeout), allow_http, environment
-        )
+        self.client = HarborClient(backend_url, api_key, patience or RetryPolicy(timeout_s=timeout), allow_http)
         self._ref_url, self._ref_key = self.client.url, api_key
 
     async def create_deployment_async(self, spec: "HarborBuildSpec", auto_build: bool = True) -> HarborDeploymentResult:

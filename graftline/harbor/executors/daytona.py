@@ -119,18 +119,12 @@ def _retry_after_s(error: BaseException | None) -> float:
 
 
 class DaytonaExecutor(ContainerExecutor):
-    """The executor; `monotonic` and `now` are as in `ContainerExecutor`."""
+    """The executor."""
 
     name = "daytona"
 
-    def __init__(
-        self,
-        config: DaytonaExecutorConfig,
-        api_key: SecretStr,
-        monotonic: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(config.owner, monotonic, now)
+    def __init__(self, config: DaytonaExecutorConfig, api_key: SecretStr) -> None:
+        super().__init__(config.owner)
         self._config = config
         try:
             from daytona import Daytona, DaytonaConfig
@@ -204,13 +198,13 @@ class DaytonaExecutor(ContainerExecutor):
 
     def _wait_for_snapshot(self, name: str) -> "Snapshot | None":
         """Return a snapshot that is neither on its way nor asleep; None where there is none."""
-        until = self._monotonic() + self._config.build_timeout_s
+        until = time.monotonic() + self._config.build_timeout_s
         while (snapshot := self._snapshot(name)) is not None:
             if snapshot.state == "inactive":
                 self._call("activate a snapshot", lambda: self._daytona.snapshot.activate(name))
             elif snapshot.state not in (*_COMING, "removing"):
                 return snapshot
-            if self._monotonic() > until:
+            if time.monotonic() > until:
                 raise HarborError(
                     f"daytona: snapshot {name!r} is {snapshot.state.value!r} for {self._config.build_timeout_s} s, which"
                     " is build_timeout_s; look at it there"
@@ -259,7 +253,7 @@ class DaytonaExecutor(ContainerExecutor):
                 raise HarborError(message) from None
             raise
         self._sandboxes[sandbox.id] = sandbox
-        return sandbox.id, lambda: DaytonaSandbox(sandbox, spec, self._config, network, self._monotonic).fill()
+        return sandbox.id, lambda: DaytonaSandbox(sandbox, spec, self._config, network).fill()
 
     def _remove(self, container_id: str) -> None:
         if sandbox := self._sandboxes.pop(container_id, None):
@@ -282,9 +276,8 @@ class DaytonaSandbox:
         spec: ContainerSpec,
         config: DaytonaExecutorConfig,
         network: str,
-        monotonic: Callable[[], float],
     ) -> None:
-        self._sandbox, self._spec, self._config, self._monotonic = sandbox, spec, config, monotonic
+        self._sandbox, self._spec, self._config = sandbox, spec, config
         self._work = PurePosixPath(self._call("look at a sandbox", sandbox.get_work_dir))
         self.limits_enforced: Mapping[str, Any] = {
             "timeout_s": spec.timeout_s,
@@ -324,17 +317,17 @@ class DaytonaSandbox:
         inner = f'echo $$ > {_GROUP}; "$@" < {_STDIN} {output}; echo $? > {_CODE}'
         words = shlex.join(["setsid", "sh", "-c", inner, "box", *self._spec.words])
         self._must(f"cd {shlex.quote(str(self._work))} && {{ {words} > /dev/null 2>&1 & }}", self._spec.env_vars)
-        began = self._monotonic()
+        began = time.monotonic()
         how: Literal["exited", "timeout", "cancelled"] = "exited"
         while (code := self._exit_code()) is None:
             if is_cancelled():
                 how = "cancelled"
                 break
-            if self._monotonic() - began >= self._spec.timeout_s:
+            if time.monotonic() - began >= self._spec.timeout_s:
                 how = "timeout"
                 break
             time.sleep(self._config.poll_s)
-        seconds = self._monotonic() - began
+        seconds = time.monotonic() - began
         self._exec(f"kill -KILL -- -$(cat {_GROUP}) 2> /dev/null")
         if how == "cancelled":
             return ContainerExit(how, None, False, seconds)

@@ -51,17 +51,12 @@ class DockerExecutorConfig(Config):
 
 
 class DockerExecutor(ContainerExecutor):
-    """The executor; `monotonic` and `now` are as in `ContainerExecutor`."""
+    """The executor."""
 
     name = "docker"
 
-    def __init__(
-        self,
-        config: DockerExecutorConfig,
-        monotonic: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(config.owner, monotonic, now)
+    def __init__(self, config: DockerExecutorConfig) -> None:
+        super().__init__(config.owner)
         self._config = config
         self._takes_disk_limits = True
         try:
@@ -113,7 +108,7 @@ class DockerExecutor(ContainerExecutor):
 
     def _read_build_log(self, lines: Iterator[dict[str, Any]]) -> str:
         tail: deque[str] = deque()
-        size, began = 0, self._monotonic()
+        size, began = 0, time.monotonic()
         for line in lines:
             error = line.get("error")
             # progress of layers is for a screen
@@ -124,7 +119,7 @@ class DockerExecutor(ContainerExecutor):
             while size > LOG_BYTES and len(tail) > 1:
                 size -= len(tail.popleft())
             end = (
-                "".join(tail)[-_SHOWN_LOG:] if error or self._monotonic() - began > self._config.build_timeout_s else ""
+                "".join(tail)[-_SHOWN_LOG:] if error or time.monotonic() - began > self._config.build_timeout_s else ""
             )
             if error:
                 # read to its end, so that the connection is used again; an error is the last but for a line or two
@@ -183,7 +178,7 @@ class DockerExecutor(ContainerExecutor):
                     raise HarborError(f"docker: cannot create a container: {error.explanation}") from None
                 self._takes_disk_limits = False
                 continue
-            container = DockerContainer(self._engine, container_id, spec, folder, enforced, self._monotonic)
+            container = DockerContainer(self._engine, container_id, spec, folder, enforced)
             return container_id, container.fill
         raise AssertionError("unreachable")
 

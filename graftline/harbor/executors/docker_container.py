@@ -64,10 +64,8 @@ class DockerContainer:
         spec: ContainerSpec,
         folder: str,
         limits_enforced: Mapping[str, Any],
-        monotonic: Callable[[], float],
     ) -> None:
         self._engine, self._id, self._spec, self._folder = engine, container_id, spec, folder
-        self._monotonic = monotonic
         self.limits_enforced = limits_enforced
 
     def fill(self) -> "DockerContainer":
@@ -94,10 +92,10 @@ class DockerContainer:
         with self._attach(stdin) as send:
             with translate_faults("start a container"):
                 self._engine.start(self._id)
-            began = self._monotonic()
+            began = time.monotonic()
             send()
             how, state = self._wait(began, is_cancelled)
-            seconds = self._monotonic() - began
+            seconds = time.monotonic() - began
         stdout = self._read_log(stdout=True, stderr=False, limit=MAX_RESULT_BYTES + 1) if is_stdio else b""
         log = self._read_log(stdout=not is_stdio, stderr=True, limit=None)
         return ContainerExit(how, state.get("ExitCode"), bool(state.get("OOMKilled")), seconds, stdout, log)
@@ -125,7 +123,7 @@ class DockerContainer:
                 return "exited", state
             if is_cancelled():
                 return "cancelled", self._kill()
-            if self._monotonic() - began >= self._spec.timeout_s:
+            if time.monotonic() - began >= self._spec.timeout_s:
                 return "timeout", self._kill()
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)

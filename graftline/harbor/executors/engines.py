@@ -7,6 +7,7 @@ or its lease is. Of a holder on another machine only the lease says something.
 import hashlib
 import logging
 import threading
+import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,13 +27,12 @@ _LAST_CALLS_S = 10.0
 
 
 class ContainerExecutor:
-    """The base of `docker` and `daytona`; `monotonic` is for limits of time, `now`, seconds since 1970, for labels."""
+    """The base of `docker` and `daytona`."""
 
     name: str
     needs_dockerfile = True
 
-    def __init__(self, owner: str, monotonic: Callable[[], float], now: Callable[[], float]) -> None:
-        self._monotonic, self._now = monotonic, now
+    def __init__(self, owner: str) -> None:
         self._owner_labels, self._holder = {f"{LABEL}owner": owner}, new_owner()
         self._changed = threading.Condition()
         self._live: set[str] = set()
@@ -129,7 +129,7 @@ class ContainerExecutor:
             "attempt": str(spec.rollout.attempt),
             "role": spec.role,
             "holder": self._holder,
-            "lease": str(int(self._now() + spec.timeout_s + LEASE_SLACK_S)),
+            "lease": str(int(time.time() + spec.timeout_s + LEASE_SLACK_S)),
         }
         return {**self._owner_labels, **{f"{LABEL}{name}": value for name, value in labels.items()}}
 
@@ -137,4 +137,4 @@ class ContainerExecutor:
         holder, lease = labels.get(f"{LABEL}holder", ""), labels.get(f"{LABEL}lease", "")
         if holder == self._holder:
             return container_id not in live
-        return is_dead(holder) or not lease.isdigit() or int(lease) < self._now()
+        return is_dead(holder) or not lease.isdigit() or int(lease) < time.time()

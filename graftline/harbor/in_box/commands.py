@@ -30,7 +30,7 @@ class FinishedCommand:
 
 
 def run_command(
-    command: Sequence[str], folder: Path, variables: Mapping[str, str], timeout_s: float, stdin: str = ""
+    command: Sequence[str], folder: Path, variables: Mapping[str, str], timeout_s: float
 ) -> FinishedCommand:
     """Run `command` to its end or to the end of its time, and kill whatever it has left running.
 
@@ -43,18 +43,15 @@ def run_command(
         list(command),
         cwd=folder,
         env=dict(variables),
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    assert process.stdin is not None
     assert process.stdout is not None
     output = bytearray()
     reader = threading.Thread(target=_drain, args=(process.stdout, output), daemon=True)
-    writer = threading.Thread(target=_write, args=(process.stdin, stdin.encode()), daemon=True)
     reader.start()
-    writer.start()
     status: int | None = None
     try:
         status = process.wait(timeout_s)
@@ -107,8 +104,3 @@ def _drain(stream: IO[bytes], output: bytearray) -> None:
         while piece := os.read(stream.fileno(), 1 << 16):
             output += piece
             del output[:-KEPT_BYTES]
-
-
-def _write(stream: IO[bytes], content: bytes) -> None:
-    with contextlib.suppress(OSError, ValueError), stream:
-        stream.write(content)

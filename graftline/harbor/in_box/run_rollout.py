@@ -3,8 +3,7 @@
     python3 -m in_box.run_rollout --input /tmp/rollout.json --output /tmp/result.json
 
 The working folder holds `agent.json`, maybe `base/` (a crate that all tasks stand on) and the task: `task.json`,
-`instruction.md`, `environment/`; or, where all of the context is there, `tasks/<id>/` of them and `tasks.json`, which says
-what each seed stands for. It writes no reward: the verifier does, in a box that the agent never saw.
+`instruction.md`, `environment/`. It writes no reward: the verifier does, in a box that the agent never saw.
 """
 
 import argparse
@@ -39,7 +38,6 @@ class Request:
     """What a rollout is asked for, in either form of the request."""
 
     seed: int
-    task_id: str
     agent: str
     model: str
     inference_url: str
@@ -69,8 +67,7 @@ def run_rollout(message: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     correlation_id = str(message.get("trace_correlation_id", ""))
     try:
         request = read_request(message, _read_json(folder / "agent.json"))
-        place = _task_folder(folder, request)
-        task = _read_json(place / "task.json")
+        task = _read_json(folder / "task.json")
         work, is_laid = work_folder(folder, task)
         if lack := find_unmet(task, folder, is_laid, is_verifier=False):
             # before an agent is paid for what nobody can grade
@@ -80,14 +77,14 @@ def run_rollout(message: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             # what all tasks share, and what this one adds
             if (folder / "base").is_dir():
                 shutil.copytree(folder / "base", work, dirs_exist_ok=True)
-            lay_task(place / "environment", work, task)
+            lay_task(folder / "environment", work, task)
     except (NoTaskError, OSError) as error:
         return _result(correlation_id, "sandbox_failed", "apply_failed", str(error))
     except (ValueError, KeyError, TypeError) as error:
         # asked for again, it would end the same
         return _result(correlation_id, "unclassified", "apply_failed", str(error))
     details: dict[str, Any] = {"task_id": task["task_id"], "agent": request.agent, "seed": request.seed}
-    cause, status, detail, command = _run_agent(request, task, place, work, folder)
+    cause, status, detail, command = _run_agent(request, task, work, folder)
     end_children()
     if command is not None:
         details.update(agent_duration_s=round(command.seconds, 3), agent_status=command.status)
@@ -120,7 +117,6 @@ def read_request(message: Mapping[str, Any], settings: Mapping[str, Any]) -> Req
         prompt = "\n\n".join(part for part in prompt.values() if isinstance(part, str) and part)
     return Request(
         seed=seed if isinstance(seed, int) else 0,
-        task_id=str(message.get("task_id") or _object(environment, "config").get("task_id") or ""),
         agent=agent,
         model=str(_first((policy, params, settings), "model") or ""),
         inference_url=str(message.get("inference_url") or policy.get("inference_url") or ""),
@@ -166,7 +162,7 @@ def submit(work: Path, submission: Path, paths: Sequence[str]) -> list[str]:
 
 
 def _run_agent(
-    request: Request, task: Mapping[str, Any], place: Path, work: Path, folder: Path
+    request: Request, task: Mapping[str, Any], work: Path, folder: Path
 ) -> tuple[str | None, str, str, FinishedCommand | None]:
     """Return cause, status and error of the agent's turn, and how its command ended."""
     if request.agent in IDLE:
@@ -186,7 +182,7 @@ def _run_agent(
     timeout_s = min(request.timeout_s, task.get("agent_timeout_s") or request.timeout_s)
     before = _state(work)
     try:
-        instruction = (place / "instruction.md").read_text("utf-8")
+        instruction = (folder / "instruction.md").read_text("utf-8")
         command = command_of(agent, request.model, "\n\n".join(filter(None, (request.prompt, instruction))))
         result = run_command(command, work, variables, timeout_s)
     except ValueError as error:
@@ -214,17 +210,6 @@ def _state(work: Path) -> dict[str, tuple[int, int]]:
     """Return what tells whether files of the working folder have changed."""
     states = {path: file.stat() for path, file in _plain_files(work, ".")}
     return {path: (state.st_size, state.st_mtime_ns) for path, state in states.items()}
-
-
-def _task_folder(folder: Path, request: Request) -> Path:
-    if (folder / "task.json").is_file():
-        return folder
-    manifest = _read_json(folder / "tasks.json")
-    task_id = request.task_id or manifest.get(str(request.seed))
-    if task_id not in manifest.values():
-        # never by the rest of a division: adding a task would give other seeds other tasks
-        raise NoTaskError(f"no task stands for seed {request.seed}; {len(manifest)} seeds do")
-    return folder / "tasks" / str(task_id)
 
 
 def work_folder(folder: Path, task: Mapping[str, Any]) -> tuple[Path, bool]:

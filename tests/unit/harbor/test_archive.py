@@ -60,11 +60,12 @@ def modes(top: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("layout", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
-def test_an_archive_is_read_in_either_layout(layout: int) -> None:
+def test_an_archive_is_read_in_either_layout(tmp_path: Path, layout: int) -> None:
     data = tarred(*TREE, layout=layout)
-    names = ("run.sh", "dir/" + "n" * 150, "dir/ü", "dir/link", "deep/er/file", "Dockerfile")
+    unpack(data, tmp_path / "target")
+    assert (tmp_path / "target" / "dir" / ("n" * 150)).read_bytes() == b"long"
     content = hashlib.sha256(gzip.decompress(data)).hexdigest()
-    assert check_archive(data) == ArchiveInfo(names, 6, 1024, content, "FROM scratch\n")
+    assert check_archive(data) == ArchiveInfo(content, "FROM scratch\n")
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
@@ -96,7 +97,6 @@ def test_what_tar_makes_of_a_folder_is_read(tmp_path: Path, layout: str) -> None
     data = subprocess.run(
         ["tar", "czf", "-", f"--format={layout}", "-C", str(tmp_path / "context"), "."], capture_output=True, check=True
     ).stdout
-    assert sorted(check_archive(data).files) == ["dir/a.txt", "link"]
     unpack(data, tmp_path / "target")
     assert (tmp_path / "target" / "link").read_text() == "a"
 
@@ -116,7 +116,7 @@ def test_an_empty_archive_is_an_empty_folder(tmp_path: Path) -> None:
     unpack(tarred(), tmp_path / "target")
     assert list((tmp_path / "target").iterdir()) == []
     info = check_archive(tarred())
-    assert (info.files, info.file_count, info.total_size_bytes, info.dockerfile) == ((), 0, 0, None)
+    assert info.dockerfile is None
 
 
 @pytest.mark.parametrize(

@@ -277,16 +277,6 @@ def test_what_was_built_does_not_travel(tasks: Path, tmp_path: Path, fake_agent:
     assert result["reward_info"]["details"]["submitted"] == ["kept/b", "start.txt"]
 
 
-def test_in_a_context_made_by_hand_a_manifest_says_which_task_a_seed_is(tmp_path: Path, tasks: Path) -> None:
-    context = import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="nop").context_dir
-    shutil.copytree(context / "common", context, dirs_exist_ok=True)
-    write(context, {"tasks.json": '{"4": "b-count"}'})
-    assert acted(context, (), tmp_path / "a", seed=4)["reward_info"]["details"]["task_id"] == "b-count"
-    # not by the rest of a division
-    result = acted(context, (), tmp_path / "b", env={"seed": 5})
-    assert (result["failure_cause"], result["error"]) == ("sandbox_failed", "no task stands for seed 5; 1 seeds do")
-
-
 def test_a_single_task_lies_at_the_top(tasks: Path, tmp_path: Path) -> None:
     spec = import_harbor_tasks(tasks / "b-count", "mine", tmp_path / "staging", agent="nop")
     assert [(task.seed, task.agent_files) for task in spec.tasks] == [(0, ())]

@@ -112,7 +112,6 @@ def test_a_package_says_what_is_in_it(context: Path) -> None:
 def test_the_service_takes_the_archive_and_unpacks_the_same_files(context: Path, tmp_path: Path) -> None:
     made = package(context)
     info = check_archive(made.archive)
-    assert (info.files, info.file_count, info.total_size_bytes) == (made.files, made.file_count, made.total_size_bytes)
     assert info.dockerfile == "FROM scratch\n"
     assert info.content_sha256 == hashlib.sha256(gzip.decompress(made.archive)).hexdigest()
     unpack(made.archive, tmp_path / "unpacked")
