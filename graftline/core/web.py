@@ -5,6 +5,7 @@ and 14).
 """
 
 import json
+import os
 import re
 import ssl
 from collections.abc import Container, Iterator, Mapping
@@ -210,6 +211,20 @@ def public_url(url: str) -> str:
     except ValueError:
         return url.partition("?")[0].rpartition("@")[2]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def system_reason(error: BaseException | None) -> str:
+    """Return what the system says of a connection that failed; httpx says that it failed."""
+    reason = str(error) or type(error).__name__
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, ssl.SSLError):
+            return str(error)
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+        error = error.__cause__ or error.__context__
+    return reason
 
 
 def retry_after_s(value: str) -> float:

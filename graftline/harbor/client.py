@@ -9,7 +9,6 @@ go with them.
 import asyncio
 import json
 import logging
-import os
 import random
 import ssl
 import time
@@ -24,7 +23,7 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.core.hashing import sha256_text
-from graftline.core.web import retry_after_s
+from graftline.core.web import retry_after_s, system_reason
 from graftline.harbor.address import HarborDeploymentRef, api_key_of, backend_url_of, check_url
 from graftline.harbor.event_loop import blocking
 
@@ -243,7 +242,7 @@ class HttpClient:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # it was never sent
             advice = "is the service running there? `graftline env serve` starts one here"
-            return _Fault(HarborError(f"{title}: cannot be reached ({_system_reason(error)}); {advice}"), "unreachable")
+            return _Fault(HarborError(f"{title}: cannot be reached ({system_reason(error)}); {advice}"), "unreachable")
         except httpx.TransportError as error:
             # without its text, which may quote what was sent
             fault = HarborError(f"{title}: the connection broke ({type(error).__name__}); it may have been carried out")
@@ -364,15 +363,3 @@ def _parse_refusal(content: bytes) -> tuple[str, str, dict[str, Any]]:
     details, message = refusal.get("details"), refusal.get("message")
     text = message if isinstance(message, str) else json.dumps(refusal)
     return str(refusal.get("code", "")), text[:_MOST_QUOTED], details if isinstance(details, dict) else {}
-
-
-def _system_reason(error: BaseException | None) -> str:
-    """Return what the system says of a connection that failed; httpx says that it failed."""
-    reason = str(error) or type(error).__name__
-    while error is not None:
-        if isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, OSError) and error.errno:
-            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
-        error = error.__cause__ or error.__context__
-    return reason

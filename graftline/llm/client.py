@@ -4,7 +4,6 @@ Nothing is tried again here, and nothing is waited for shorter than the caller w
 """
 
 import asyncio
-import os
 import ssl
 import time
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import orjson
 from pydantic import SecretStr
 
 from graftline.core.errors import DataError
-from graftline.core.web import retry_after_s
+from graftline.core.web import retry_after_s, system_reason
 from graftline.llm.base import ChatRequest, TokenUsage
 from graftline.llm.fleet import Dialect
 
@@ -191,7 +190,7 @@ class ActorClient:
             ) from None
         except httpx.ConnectError as error:
             await transport.aclose()
-            raise Fault(FaultKind.UNREACHABLE, f"cannot be reached: {_reason(error)}") from None
+            raise Fault(FaultKind.UNREACHABLE, f"cannot be reached: {system_reason(error)}") from None
         except httpx.TransportError as error:
             await transport.aclose()
             # without its text, which may quote what was sent
@@ -218,20 +217,6 @@ class ActorClient:
         elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = FaultKind.FAILED
         return Fault(kind, f"answers {status}: {message}", retry_after_s(headers.get("Retry-After", "")), status)
-
-
-def _reason(error: BaseException | None) -> str:
-    """Return what the system says of a connection that failed; httpx says that it failed."""
-    reason = str(error) or type(error).__name__
-    while error is not None:
-        if isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, ssl.SSLError):
-            return str(error)
-        if isinstance(error, OSError) and error.errno:
-            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
-        error = error.__cause__ or error.__context__
-    return reason
 
 
 async def _content(response: httpx.Response) -> bytes:
