@@ -121,6 +121,19 @@ def test_equal_seeds_choose_equal_samples(built_shop: Shop) -> None:
     assert first == built_shop.json("show", "-n", "2", "--seed", "1")
     assert len({json.dumps(built_shop.json("show", "-n", "2", "--seed", str(seed))) for seed in range(9)}) > 1
     assert len(built_shop.json("show", "-n", "99")["edits"]) == 5
+    assert len({json.dumps(built_shop.json("show", "-n", "2", "--random")) for _ in range(9)}) > 1
+
+
+def test_a_typical_edit_can_be_done_changes_code_and_is_neither_long_nor_short(shop: Shop) -> None:
+    comment = row("w", "# the old\nf(1)\n", "# the new\nf(1)\n")
+    lengths = {f"l{n}": row(f"l{n}", f"f({'1, ' * n})\n", f"g({'1, ' * n})\n") for n in (4, 5, 6, 90)}
+    shop.write("pairs", [comment, *lengths.values()])
+    shop.make()
+    shown = shop.json("show", "pairs", "-n", "9")["edits"]
+    assert shown[0]["pre"] == lengths["l5"]["pre"]
+    assert shown[-1]["pre"].startswith("# the old")
+    # of every dataset and language in turn
+    assert [edit["dataset"] for edit in shop.json("show", "-n", "2")["edits"]] == ["pairs", "twins"]
 
 
 def test_a_sample_is_of_the_dataset_language_and_split_that_are_named(built_shop: Shop) -> None:
