@@ -20,7 +20,8 @@ from graftline.llm.open import ActorsConfig, MemoryChatModelConfig
 from graftline.pipeline import MANIFESTS, Manifest, build_ports, load_manifest
 from graftline.pipeline.harbor_port import LocalHarborConfig, MemoryHarborConfig, ServiceHarborConfig
 from graftline.pipeline.lineage import open_lineage
-from graftline.pipeline.ports import dataset_hub, describe
+from graftline.pipeline.ports import dataset_hub, describe, open_ports
+from graftline.pipeline.settings import attempt_settings, load_settings
 from graftline.pipeline.stages.table import make
 from graftline.rollouts.queue.base import MemoryQueueConfig, RedisQueueConfig
 from graftline.rollouts.retrieval import MemoryVectorStoreConfig
@@ -277,3 +278,13 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
         "executor": {"kind": "in_process"},
     }
     assert (children(), list(tmp_path.iterdir())) == (before, [])
+
+
+def test_attempts_are_others_in_another_jail_of_tests(tmp_path: Path, checkout: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    manifest, settings, parts = load_manifest(Paths(checkout), "test"), load_settings(Paths(checkout)), []
+    for text in ("tests: {}", "tests: {limits: {cpu_s: 7}}"):
+        (tmp_path / "configs" / "sandbox.yaml").write_text(text, "utf-8")
+        with open_ports(manifest, Paths(tmp_path)) as ports:
+            parts.append(attempt_settings(Paths(tmp_path), manifest, settings, ports).get("tests"))
+    assert parts == [None, {"limits": {"cpu_s": 7}}]
