@@ -29,7 +29,7 @@ from graftline.core.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
     from graftline.codemod.history import FileChange
-    from graftline.codemod.mine import CollectedPairs
+    from graftline.codemod.mine import CollectedPairs, MinedRules
     from graftline.codemod.review import Accepts, PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, RewrittenFile, Search, SourceFile
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _ALL_LANGUAGES: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
 _LANGUAGE = click.Choice(_ALL_LANGUAGES)
 _PATH = click.Path(path_type=Path)
+_INTERRUPTED_S = 1.0
+"""For rules of what is there, once somebody has had enough."""
 
 
 def output_option(command: CommandT) -> CommandT:
@@ -254,13 +256,25 @@ def mine(
     chosen = frozenset(languages or _ALL_LANGUAGES)
     changes = _collect_pairs(root, history, chosen, workers, journal)
     newest = list(history.newest_files(language_of_path, chosen)) if changes.pairs else []
-    with open_rule_sandbox(root) as sandbox, progress_bars() as bars:
-        bars.start("rules of", history.folder.resolve().name)
-        mined = mine_rules(changes.pairs, config, sandbox, newest, bars.advance)
-        bars.finish(f"{mined.candidates} candidates tried on {len(newest)} files of now")
+
+    def try_rules(time_limit_s: float | None) -> "MinedRules":
+        with open_rule_sandbox(root) as sandbox, progress_bars() as bars:
+            bars.start("rules of", history.folder.resolve().name)
+            mined = mine_rules(changes, config, sandbox, newest, bars.advance, time_limit_s)
+            bars.finish(f"{mined.candidates} candidates tried on {len(newest)} files of now")
+        return mined
+
+    try:
+        mined = try_rules(_INTERRUPTED_S if changes.is_interrupted else None)
+    except KeyboardInterrupt:
+        if changes.is_interrupted:
+            raise
+        changes.is_interrupted = True
+        mined = try_rules(_INTERRUPTED_S)
     print_mined(mined, changes, len(history.commits), out, as_json)
     if changes.is_interrupted:
-        click.echo("interrupted; these are the rules of what was looked at until then", err=True)
+        advice = "the same command goes on from there" if journal else "with --journal, the next call would go on"
+        click.echo(f"interrupted; these are rules of what was looked at until then; {advice}", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
 
 
@@ -282,10 +296,14 @@ def _load_settings(root: Path | None) -> "SandboxSettings":
 
 @contextmanager
 def open_rule_sandbox(root: Path | None) -> "Iterator[Sandbox]":
-    """Open the jail of the root; with the settings of the library where there is none."""
+    """Open the jail of the root, on all cores; with the settings of the library where there is none."""
+    from graftline.core.processes import default_workers
     from graftline.sandbox import open_sandbox
 
-    sandbox = open_sandbox(_load_settings(root).actions)
+    settings = _load_settings(root).actions
+    if settings.kind == "warm" and "workers" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"workers": default_workers()})
+    sandbox = open_sandbox(settings)
     try:
         yield sandbox
     finally:
@@ -432,16 +450,32 @@ def _collect_pairs(
     from graftline.datasets.language import language_of_path
 
     numbers = {commit: number for number, commit in enumerate(history.commits, 1)}
+    name, count = history.folder.resolve().name, 0
+
+    def advance(change: "FileChange") -> None:
+        nonlocal count
+        count += 1
+        bars.advance(numbers[change.commit], len(numbers))
+
+    def advance_groups(done: int, total: int) -> None:
+        if done == 1:
+            bars.finish(pluralize(count, "changed file"))
+            bars.start("groups of changes of", name)
+        bars.advance(done, total)
+
     with progress_bars() as bars:
-        bars.start("commits of", history.folder.resolve().name)
+        bars.start("commits of", name)
         collected = collect_pairs(
             history.changes(language_of_path, languages),
             journal,
             default_workers() if workers is None else workers,
             _load_settings(root).actions,
-            lambda change: bars.advance(numbers[change.commit], len(numbers)),
+            advance,
+            advance_groups,
         )
-        bars.finish(f"{collected.changes} changed files, {len(collected.pairs)} small changes")
+        bars.finish(
+            f"{pluralize(collected.changes, 'changed file')}, {pluralize(len(collected.pairs), 'small change')}"
+        )
     return collected
 
 

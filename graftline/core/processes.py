@@ -62,13 +62,21 @@ class Workers(Generic[ItemT, ResultT]):
             # spawned, not forked: the parent has threads (Dagster's), and a fork would copy their locks as they are
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self._count, context, _begin, (os.getpid(), self._make))
-            with without_main():
-                for _ in range(self._count):
-                    self._pool.submit(_prepare)  # while the first items are read
+            # until a worker ignores it, an interrupt at the terminal would end it with a traceback
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                with without_main():
+                    for _ in range(self._count):
+                        self._pool.submit(_prepare)  # while the first items are read
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is not None:
+            if kind is not None and issubclass(kind, KeyboardInterrupt):
+                for process in list(self._pool._processes.values()):
+                    process.kill()  # nobody waits for what they are at
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def map(self, items: Iterable[ItemT]) -> Iterator[ResultT]:
@@ -113,6 +121,7 @@ def _begin(parent: int, make: Callable[[], Callable[[Any], Any]]) -> None:
     # a worker does the same again with the next item; new pages would take longer than much of the work
     keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _make = make
 
 

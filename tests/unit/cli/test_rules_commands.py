@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from graftline.astgrep.binding import executable
 from graftline.cli.main import main
+from tests.git_repositories import commit
 
 BEFORE = "def f(client, url):\n    data = client.get(url, timeout=3)\n    return data\n"
 AFTER = BEFORE.replace("client.get", "client.fetch")
@@ -309,6 +313,28 @@ def test_mine_writes_rules_that_ast_grep_takes_with_their_support(folder: Path) 
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert [entry["replacement"] for entry in json.loads(done.stdout)] == ["client.fetch(url, timeout=3)"]
     assert run(folder, "test", "mined.yml").exit_code == 0
+
+
+def test_an_interrupt_at_the_terminal_ends_mining_with_what_there_is_and_the_next_call_goes_on(folder: Path) -> None:
+    repository = repository_with_a_repeated_edit(folder)
+    for number in range(40):
+        put(repository, {f"m{number}.py": f"x = old({number})\n"})
+    commit(repository, {})
+    for number in range(40):
+        commit(repository, {f"m{number}.py": f"x = new({number})\n"})
+    command = [str(Path(sys.executable).with_name("graftline")), "--root", ".", "mine", "repo", "--concurrency", "2"]
+    command += ["--journal", "j", "--output", "mined.yml"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not (Path("j").exists() and Path("j").stat().st_size) and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    assert "the same command goes on from there" in errors
+    stored = Path("j").read_bytes()
+    assert run(folder, *command[3:]).exit_code == 0
+    assert Path("j").read_bytes().startswith(stored[: stored.rfind(b"\n") + 1])
+    assert "id: old-to-new\n" in Path("mined.yml").read_text("utf-8")
 
 
 def test_mine_takes_a_range_in_the_current_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.history import History, list_ignored_by_git
 from graftline.codemod.hunks import find_statement, split_into_hunks
-from graftline.codemod.mine import MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
+from graftline.codemod.mine import CollectedPairs, MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
 from graftline.codemod.rule_file import format_rules
 from graftline.core.errors import DataError, GraftlineError
 from graftline.datasets.language import language_of_path
@@ -49,7 +49,7 @@ def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> Min
     history = History.read(folder, span)
     found = collect_pairs(history.changes(language_of_path, PYTHON), journal, 0, MemorySandboxConfig())
     newest = list(history.newest_files(language_of_path, PYTHON))
-    return mine_rules(found.pairs, MiningConfig(), MemorySandbox(), newest)
+    return mine_rules(found, MiningConfig(), MemorySandbox(), newest)
 
 
 def test_a_repeated_edit_becomes_one_rule_with_its_support(repository: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_repeated_edit_becomes_one_rule_with_its_support(repository: Path) -> 
 def test_the_same_history_gives_the_same_bytes_with_a_journal_and_without(repository: Path, tmp_path: Path) -> None:
     texts = {format_rules(mined_from(repository, journal).rules) for journal in (None, tmp_path / "j", tmp_path / "j")}
     assert len(texts) == 1
-    assert len((tmp_path / "j").read_text("utf-8").splitlines()) == 2
+    assert len((tmp_path / "j").read_text("utf-8").splitlines()) == 3  # two files and a group
 
 
 def test_a_journal_that_was_cut_is_gone_on_from(repository: Path, tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_a_rule_that_people_contradict_is_not_kept() -> None:
         )
 
     same = [pair(number, f"f({number})\n", f"g({number})\n") for number in range(3)]
-    assert len(mine_rules(same, MiningConfig(), MemorySandbox()).rules) == 1
+    assert len(mine_rules(CollectedPairs(same), MiningConfig(), MemorySandbox()).rules) == 1
     other = pair(9, "f(9)\nh()\n", "f(9)\ni()\n")
-    assert mine_rules([*same, other], MiningConfig(), MemorySandbox()).rules == ()
-    assert len(mine_rules([*same, other], MiningConfig(min_precision=0.5), MemorySandbox()).rules) == 1
+    assert mine_rules(CollectedPairs([*same, other]), MiningConfig(), MemorySandbox()).rules == ()
+    assert len(mine_rules(CollectedPairs([*same, other]), MiningConfig(min_precision=0.5), MemorySandbox()).rules) == 1
 
 
 def test_what_a_rule_would_change_in_the_newest_files_speaks_against_it(repository: Path) -> None:
