@@ -41,24 +41,33 @@ class SplitAssigner:
         nothing = NearTexts.of([], [], splitting.near_duplicate)
         self._near_edits, self._near_changes, self._near_new = near_edits or nothing, [near_changes or nothing], nothing
 
-    def assign(self, change: RepositoryChange) -> Split | None:
-        """Return the split of `change`; None where it would join two of them."""
+    def assign(self, change: RepositoryChange) -> tuple[Split | None, str]:
+        """Return the split of `change`; None where it would join two of them, with what of it is in which."""
         names = [group_key(name) for name in (change.repo, *change.aliases, *_packages(change.repo))]
         commits = [commit_key(change.commit)] if _COMMIT.fullmatch(change.commit) else []
         folded = [strip_whitespace(file.before).lower() for file in change.files]
         # what is shorter is found everywhere
         texts = [text for text in folded if len(text) >= LEAST_SHINGLES]
         contents, marks = commits + [key(text) for text in texts], signatures(texts)
-        splits = self._find(names) | self._find(contents) | self._find_near(marks)
+        places = {
+            "its names": self._find(names),
+            "its commit and texts": self._find(contents),
+            "similar texts": self._find_near(marks),
+        }
+        splits = set[int]().union(*places.values())
         if len(splits) > 1:
-            return None
+            return None, "; ".join(
+                f"{what} are in {' and '.join(SPLITS[split] for split in sorted(places[what]))}"
+                for what in places
+                if places[what]
+            )
         split = splits.pop() if splits else self._choose(change.repo)
         self._new |= dict.fromkeys((*names, *contents), split)
         self._near_new = self._near_new.join(NearTexts.of(marks, [split] * len(marks), self._near_new.least))
         if len(self._near_new) > _MOST_NEW_TEXTS:
             self._near_changes.append(self._near_new)
             self._near_new = NearTexts.of([], [], self._near_new.least)
-        return SPLITS[split]
+        return SPLITS[split], ""
 
     @property
     def assigned(self) -> Assigned:

@@ -46,9 +46,9 @@ class _Selection:
         change = self.judge.judge(candidate)
         if isinstance(change, ChangeRejection):
             return change
-        split = self.assigner.assign(change)
+        split, detail = self.assigner.assign(change)
         if split is None:
-            return candidate.reject(ChangeRejectReason.JOINS_SPLITS, "holds what is in two splits")
+            return candidate.reject(ChangeRejectReason.JOINS_SPLITS, detail)
         self.by_repository[repository] += 1
         self._ids.add(change.id)
         self._commits.add(change.commit)

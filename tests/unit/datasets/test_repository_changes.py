@@ -426,12 +426,12 @@ def test_a_change_is_where_its_repository_is(
     [change] = read_changes(tmp_path / "changes.jsonl")
     change = change.model_copy(update={"aliases": aliases})
     assigner = SplitAssigner(Splitting(), of_edits, of_changes)
-    assert assigner.assign(change) == split
+    assert assigner.assign(change)[0] == split
     if split:
         # what it holds goes there from now on, whatever repository has it
         fork = change.model_copy(update={"repo": "fork/store", "aliases": (), "commit": "3" * 40})
         later = SplitAssigner(Splitting(), NOTHING_ASSIGNED, assigner.assigned)
-        assert later.assign(fork) == split
+        assert later.assign(fork)[0] == split
 
 
 def test_a_copy_under_another_name_goes_where_the_repository_is(tmp_path: Path) -> None:
@@ -455,15 +455,16 @@ def test_a_copy_under_another_name_goes_where_the_repository_is(tmp_path: Path) 
     ]
     copy = change.model_copy(update={"repo": "other/thing", "commit": "3" * 40, "files": tuple(altered)})
     assigner = SplitAssigner(Splitting(), assigned(acme__shop=2), NOTHING_ASSIGNED)
-    assert [assigner.assign(one) for one in (change, copy)] == ["test", "test"]
+    assert [assigner.assign(copied)[0] for copied in (change, copy)] == ["test", "test"]
     # in a later run, and where an edit has such a text
     assigner.near_changes.write(tmp_path)
     later = NearTexts.read(tmp_path, Splitting().near_duplicate)
     edits = NearTexts.of(signatures([strip_whitespace(body).lower()]), [1], Splitting().near_duplicate)
 
-    def assign(of_edits: Assigned, *near: NearTexts) -> str | None:
+    def assign(of_edits: Assigned, *near: NearTexts) -> tuple[str | None, str]:
         return SplitAssigner(Splitting(), of_edits, NOTHING_ASSIGNED, *near).assign(copy)
 
-    assert assign(NOTHING_ASSIGNED, edits) == "dev"
-    assert (assign(assigned(other__thing=0), edits), assign(NOTHING_ASSIGNED, edits, later)) == (None, None)
-    assert assign(assigned(other__thing=2), NearTexts.of([], [], 0.7), later) == "test"
+    assert assign(NOTHING_ASSIGNED, edits) == ("dev", "")
+    assert assign(assigned(other__thing=0), edits) == (None, "its names are in train; similar texts are in dev")
+    assert assign(NOTHING_ASSIGNED, edits, later) == (None, "similar texts are in dev and test")
+    assert assign(assigned(other__thing=2), NearTexts.of([], [], 0.7), later) == ("test", "")
