@@ -57,9 +57,9 @@ class SplitAssigner:
         splits = set[int]().union(*places.values())
         if len(splits) > 1:
             return None, "; ".join(
-                f"{what} are in {' and '.join(SPLITS[split] for split in sorted(places[what]))}"
-                for what in places
-                if places[what]
+                f"{source} are in {' and '.join(SPLITS[split] for split in sorted(of_source))}"
+                for source, of_source in places.items()
+                if of_source
             )
         split = splits.pop() if splits else self._choose(change.repo)
         self._new |= dict.fromkeys((*names, *contents), split)
