@@ -5,7 +5,7 @@ from textwrap import dedent, indent
 import pytest
 
 from graftline.sandbox.jail.served import ServedJail
-from tests.code_under_test import ADD, WRONG, by_calls, by_pytest, in_confined, in_namespaces
+from tests.code_under_test import ADD, RIGHT, WRONG, by_calls, by_pytest, in_confined, in_namespaces
 
 FIRST = "import m\n\ndef test_first():\n    assert m.add(0, 0) == 0\n"
 SECOND = "import m\n\ndef test_second():\n    assert m.add(1, 2) == 3\n"
@@ -71,6 +71,15 @@ def test_the_second_file_of_tests_cannot_be_changed_by_what_the_first_imports(ja
     expected = ("tests/test_a.py::test_first", "tests/test_b.py::test_second")
     result = by_pytest(jail, module, tests, *expected, trusts="report")
     assert (way, result.passed) == (way, False)
+
+
+@in_namespaces
+@pytest.mark.parametrize("trusts", ["values", "report"])
+def test_tests_with_many_files_in_one_folder_run(jail: ServedJail, trusts: str) -> None:
+    data = {f"tests/deep/data/{number}.txt": str(number) for number in range(100)}
+    tests = "from m import add\ndef test_add():\n    assert add(1, 2) == int(open('tests/deep/data/3.txt').read())\n"
+    files, name = {"tests/test_m.py": tests, **data}, "tests/test_m.py::test_add"
+    assert by_pytest(jail, RIGHT, files, name, trusts=trusts).passed is True
 
 
 @in_namespaces

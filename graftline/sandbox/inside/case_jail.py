@@ -143,14 +143,20 @@ def folder_features(folder: str, limits: Mapping[str, Any]) -> list[str]:
     return [name for name, has_it in features.items() if has_it]
 
 
-def protect_file(path: str, folder: str) -> None:
-    """Have nobody change `path`, nor move or remove it or the folders between it and `folder`."""
-    kernel.mount(path, path, None, kernel.BIND)
-    kernel.protect(path, kernel.READ_ONLY | kernel.NO_EXEC)
-    above = os.path.dirname(path)  # noqa: PTH120
-    while above != folder:
-        kernel.mount(above, above, None, kernel.BIND | kernel.RECURSIVE)  # what something is mounted at stays in place
-        above = os.path.dirname(above)  # noqa: PTH120
+def protect_files(paths: Sequence[str], folder: str) -> None:
+    """Have nobody change the files at `paths`, nor move or remove them or the folders between them and `folder`."""
+    above = set()
+    for path in paths:
+        parent = os.path.dirname(path)  # noqa: PTH120
+        while parent != folder:
+            above.add(parent)
+            parent = os.path.dirname(parent)  # noqa: PTH120
+    # what something is mounted at stays in place; each once and before what is in it, or mounts double with every file
+    for path in sorted(above):
+        kernel.mount(path, path, None, kernel.BIND)
+    for path in paths:
+        kernel.mount(path, path, None, kernel.BIND)
+        kernel.protect(path, kernel.READ_ONLY | kernel.NO_EXEC)
 
 
 def limit(limits: Mapping[str, Any]) -> None:

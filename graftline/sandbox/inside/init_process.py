@@ -185,8 +185,7 @@ class InitProcess:
             with files.open_folder(self._temporary if kind == "temporary" else self._work) as top:
                 files.put(name, top, content, 0o444 if kind == "trusted" else 0o644)
         if self._isolation.has_namespaces:
-            for name, _ in request["trusted"]:
-                case_jail.protect_file(f"{self._work}/{name}", self._work)
+            case_jail.protect_files([f"{self._work}/{name}" for name, _ in request["trusted"]], self._work)
         with files.open_folder(self._temporary) as top:
             files.put(_STDIN, top, body[size:], 0o600)
 
