@@ -15,6 +15,7 @@ from pydantic import Field
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, HarborLimits, Seed, Text
+from graftline.harbor.messages import Budget
 from graftline.rollouts.task import Instructions, describe_left_out, select_for_agents
 
 if TYPE_CHECKING:
@@ -185,14 +186,6 @@ class CalibrationSettings(Config):
     """Where it is kept; below `data/harbor/calibration/` by the name of the deployment where it is not given."""
 
 
-class EvaluationBudget(Config):
-    """What an evaluation may use; what is not given is not bounded."""
-
-    max_rollouts: int | None = Field(default=None, ge=1)
-    max_usd: Finite | None = Field(default=None, gt=0)
-    max_tokens: int | None = Field(default=None, ge=1)
-
-
 class EvaluationSettings(Config):
     """How the lineage evaluates the deployment."""
 
@@ -202,7 +195,8 @@ class EvaluationSettings(Config):
     """All that stand for a task where they are not given."""
     at_once: int = Field(default=4, ge=1, le=1000)
     """Rollouts at the same time."""
-    budget: EvaluationBudget = EvaluationBudget()
+    budget: Budget = Budget()
+    """What is not given is not bounded."""
     min_coverage: float = Field(default=0.95, ge=0, le=1)
     """Share of the seeds with a reward that counts below which the asset check fails."""
     least_mean_reward: Finite | None = None

@@ -16,7 +16,6 @@ from graftline.evals.results import EvalResult, EvalStatus
 from graftline.harbor.calibration import Calibration, calibration_of
 from graftline.harbor.deployment_file import (
     DeploymentFile,
-    EvaluationBudget,
     EvaluationSettings,
     IdleAgent,
     Refactoring,
@@ -24,6 +23,7 @@ from graftline.harbor.deployment_file import (
     deployment_spec,
 )
 from graftline.harbor.environments.manifest import load_tasks
+from graftline.harbor.messages import Budget
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.harbor_deployment import Version, report_in_file, upload
 
@@ -111,7 +111,7 @@ class Rollouts:
         key = agent, (*seeds,)
         if key not in self._finished:
             version, policy = self._upload(agent)
-            self._finished[key] = self._run(version.id, policy, seeds, agent, EvaluationBudget()), version.digest
+            self._finished[key] = self._run(version.id, policy, seeds, agent, Budget()), version.digest
         return self._finished[key]
 
     def _upload(self, agent: IdleAgent) -> tuple[Version, dict[str, Any]]:
@@ -121,7 +121,7 @@ class Rollouts:
             return upload(self.lineage.ports.harbor.uploader(), spec), calibration_policy(self.file, agent)
 
     def _run(
-        self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], label: str, budget: EvaluationBudget
+        self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], label: str, budget: Budget
     ) -> EvalResult:
         """Return how an evaluation by the service ended."""
         # loads the client of the service, which whoever only wants to know the assets need not wait for

@@ -7,19 +7,23 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import httpx
 import pytest
 
-from graftline.core.secrets import Secrets
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.service.serve import HarborSettings, serve_in_thread
+from graftline.prompts.service_optimizer import ServiceOptimizer
 from tests.harbor_parts import KEY, service
-from tests.rollout_specs import has_cargo, on_local
+from tests.jails import has_user_namespaces
+from tests.rollout_specs import has_cargo
 
 README = "examples/engine_bench/README.md"
 SCRIPTS = (
@@ -87,6 +91,10 @@ def type_commands_of_readme(checkout: Path, section: str, *changes: tuple[str, s
     for before, after in changes:
         assert before in script
         script = script.replace(before, after)
+    type_commands(script)
+
+
+def type_commands(script: str) -> None:
     for line in script.splitlines():
         if line.startswith("export "):
             name, _, value = line.removeprefix("export ").partition("=")
@@ -109,17 +117,56 @@ def root(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-@on_local
-@pytest.mark.skipif(not has_cargo, reason="this machine has no cargo")
-def test_the_readme_followed_to_the_letter_earns_the_ceiling(
-    checkout: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def served(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """A service with boxes that may run what they build; scripts find it by the environment."""
+    if not has_cargo or not has_user_namespaces():
+        pytest.skip("this machine has no cargo, or gives no user namespaces")
     settings = HarborSettings(port=0, executor=LocalExecutorConfig(runs_own=True))
-    with serve_in_thread(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
+    secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_HARBOR_KEY": KEY})])
+    folder = root / "data" / "harbor" / "service"
+    with (
+        serve_in_thread(settings, folder, secrets, optimizer=ServiceOptimizer(secrets)) as (url, _),
+        httpx.Client(base_url=url, headers={"X-API-Key": KEY}) as client,
+    ):
+        (folder / "api_key").write_text(KEY)
         monkeypatch.setenv("GRAFTLINE_HARBOR_URL", url)
-        # one card of the five, for each is built anew
-        type_commands_of_readme(checkout, "Without an agent", ("--seeds 5", "--seeds 1"))
+        yield client
+
+
+EXAMPLES = "python examples/engine_bench/"
+
+
+def test_the_readme_followed_to_the_letter_earns_the_ceiling_and_so_does_the_old_way(
+    checkout: Path, served: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # one card of the five, for each is built anew
+    type_commands_of_readme(checkout, "Without an agent", ("--seeds 5", "--seeds 1"))
     assert capsys.readouterr().out.splitlines()[-1] == "Mean reward: 1.0000"
+    type_commands(f"{EXAMPLES}create_deployment.py --name old --agent oracle --wait")
+    old = capsys.readouterr().out
+    type_commands(f"{EXAMPLES}run_harbor_eval.py --deployment-id {old.split()[2]} --seeds 1")
+    assert capsys.readouterr().out.splitlines()[-1] == "Mean reward: 1.0000"
+
+
+@pytest.mark.long
+def test_the_optimization_runs_to_its_end(served: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+    type_commands(
+        f"{EXAMPLES}upload_harbor_deployment.py --name optimized --agent nop\n"
+        f"{EXAMPLES}create_harbor_instances.py --deployment-id optimized --count 5\n"
+        f"{EXAMPLES}run_harbor_gepa.py --deployment-id optimized"
+    )
+    printed = capsys.readouterr().out
+    job_id = printed.partition("Job ID: ")[2].split()[0]
+    view = served.get(f"/api/prompt-learning/online/jobs/{job_id}/results").json()
+    assert (view["status"], view["error"]) == ("completed", None)
+    # doing nothing earns the same by whatever prompt, so that none is better than the first
+    assert (view["outcome"]["best"], len(view["outcome"]["prompts"])) == (0, 1)
+    assert view["outcome"]["proposals"]["judged"] >= 1
+    validation = view["outcome"]["prompts"][0]["validation"]
+    assert sorted(validation) == ["3", "4"]
+    assert f"Mean reward: {view['mean_reward']:.4f}" in printed
+    assert all(reward > 0 for reward in validation.values())
 
 
 def test_where_no_seed_has_a_reward_the_scripts_say_why_and_end_with_1(
