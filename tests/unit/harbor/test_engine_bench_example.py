@@ -21,7 +21,7 @@ from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.service.serve import HarborSettings, serve_in_thread
 from graftline.prompts.service_optimizer import ServiceOptimizer
-from tests.harbor_parts import KEY, service
+from tests.harbor_parts import KEY, service, until
 from tests.jails import has_user_namespaces
 from tests.rollout_specs import has_cargo
 
@@ -153,9 +153,10 @@ def test_the_readme_followed_to_the_letter_earns_the_ceiling_and_so_does_the_old
 def test_the_optimization_runs_to_its_end(served: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     type_commands(
         f"{EXAMPLES}upload_harbor_deployment.py --name optimized --agent nop\n"
-        f"{EXAMPLES}create_harbor_instances.py --deployment-id optimized --count 5\n"
-        f"{EXAMPLES}run_harbor_gepa.py --deployment-id optimized"
+        f"{EXAMPLES}create_harbor_instances.py --deployment-id optimized --count 5"
     )
+    until(served, "/api/harbor/deployments/optimized", lambda view: view["status"] == "ready")
+    type_commands(f"{EXAMPLES}run_harbor_gepa.py --deployment-id optimized")
     printed = capsys.readouterr().out
     job_id = printed.partition("Job ID: ")[2].split()[0]
     view = served.get(f"/api/prompt-learning/online/jobs/{job_id}/results").json()
