@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Generic, Self, TypeVar
@@ -59,13 +59,11 @@ class Journal(Generic[ModelT]):
     Lines are written at once and synced in batches.
     """
 
-    def __init__(
-        self, path: Path, model: type[ModelT], header: bytes = b"", clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, path: Path, model: type[ModelT], header: bytes = b"") -> None:
         """Read it; RecordError if a whole line of it is no row."""
-        self._path, self._model, self._header, self._clock_s = path, model, header, clock_s
+        self._path, self._model, self._header = path, model, header
         self.rows = self._read()
-        self._unsynced, self._synced_at = 0, clock_s()
+        self._unsynced, self._synced_at = 0, time.monotonic()
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,12 +82,12 @@ class Journal(Generic[ModelT]):
         """Write one more row."""
         self._stream.write(row.model_dump_json().encode() + b"\n")
         self._unsynced += 1
-        if self._unsynced >= _BATCH or self._clock_s() - self._synced_at >= _BATCH_S:
+        if self._unsynced >= _BATCH or time.monotonic() - self._synced_at >= _BATCH_S:
             self._sync()
 
     def _sync(self) -> None:
         os.fsync(self._stream.fileno())
-        self._unsynced, self._synced_at = 0, self._clock_s()
+        self._unsynced, self._synced_at = 0, time.monotonic()
 
     def _read(self) -> list[ModelT]:
         content = self._path.read_bytes() if self._path.exists() else b""

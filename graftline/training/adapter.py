@@ -63,7 +63,6 @@ def download_adapter(
     client: TinkerSDKClient,
     weights: Weights | None,
     advance: Advance = lambda done, total: None,
-    patience: RetryPolicy | None = None,
 ) -> Path:
     """Return the folder of the adapter of `run`, fetched unless it is there; ConfigError where the run is not done.
 
@@ -73,7 +72,7 @@ def download_adapter(
         raise ConfigError(
             f"run {run.run_id!r} is {run.status}; `graftline train resume {run.run_id}` brings it to its end first"
         )
-    policy = patience or RetryPolicy()
+    policy = RetryPolicy()
     folder = runs.folder / run.run_id
     request = Request(
         "adapter",
