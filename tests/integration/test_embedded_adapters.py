@@ -111,6 +111,10 @@ def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     down(found.paths, "tiny")
 
 
+# what is of the server and not of the model's kind
+of_one_kind = pytest.mark.parametrize("tiny", ["llama"], indirect=True, scope="module")
+
+
 def distance(found: Sequence[Mapping[int, float]], expected: Sequence[Answer]) -> float:
     """Return by how much the logprobs of the expected tokens differ at most; `inf` where the server has none for one."""
     return max(abs(one.get(token, math.inf) - logprob) for one, (token, logprob) in zip(found, expected, strict=True))
@@ -136,6 +140,7 @@ def test_what_a_slot_has_read_for_one_adapter_is_not_used_for_another(tiny: Side
     assert distance(found, [expected[adapter][prompt] for adapter, prompt in asked]) < NEAR
 
 
+@of_one_kind
 def test_a_request_that_names_no_model_is_for_the_bare_one(tiny: Side) -> None:
     prompt, expected = tiny.prompts[2], tiny.sampled("")[2]
     for adapter in tiny.folders:
@@ -144,6 +149,7 @@ def test_a_request_that_names_no_model_is_for_the_bare_one(tiny: Side) -> None:
         assert distance([tiny.served("", prompt, model=None)], [expected]) < NEAR
 
 
+@of_one_kind
 def test_adapters_are_listed_under_their_names(tiny: Side) -> None:
     _, models = tiny.post("/v1/models", None)
     assert [(model["id"], model["root"], model["parent"]) for model in models["data"]] == [
@@ -152,6 +158,7 @@ def test_adapters_are_listed_under_their_names(tiny: Side) -> None:
     ]
 
 
+@of_one_kind
 def test_a_model_that_is_not_served_is_refused_as_openai_does(tiny: Side) -> None:
     body = {"model": "third", "messages": [{"role": "user", "content": "hello"}]}
     for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages"):
@@ -160,6 +167,7 @@ def test_a_model_that_is_not_served_is_refused_as_openai_does(tiny: Side) -> Non
         assert answer["error"]["message"] == "The model `third` does not exist; served: m, first, second.one"
 
 
+@of_one_kind
 def test_an_adapter_is_refused_where_llama_cpp_would_answer_as_the_bare_model(tiny: Side) -> None:
     messages = [{"role": "user", "content": "the pilot repairs an engine"}]
     body = {"messages": messages, "max_tokens": 8, "temperature": 0}
@@ -171,12 +179,14 @@ def test_an_adapter_is_refused_where_llama_cpp_would_answer_as_the_bare_model(ti
     assert bare["content"][0]["text"] == chat["choices"][0]["message"]["content"]
 
 
+@of_one_kind
 def test_which_adapter_it_is_is_said_by_its_name_alone(tiny: Side) -> None:
     status, answer = tiny.post("/v1/completions", {"prompt": "a", "lora": [{"id": 0, "scale": 1.0}]})
     assert (status, answer["error"]["param"]) == (400, "lora")
     assert tiny.post("/lora-adapters", {"id": 0, "scale": 1.0})[0] == 404
 
 
+@of_one_kind
 def test_a_stream_says_the_name_of_the_adapter_and_the_same_text(tiny: Side) -> None:
     body = {"model": "second.one", "prompt": "the pilot", "max_tokens": 8, "temperature": 0}
     _, whole = tiny.post("/v1/completions", body)
@@ -200,6 +210,7 @@ async def answers(fleet: Fleet, asked: Sequence[tuple[str, str]]) -> list[tuple[
     return [(answer.model, answer.text) for answer in found]
 
 
+@of_one_kind
 def test_the_pool_asks_for_an_adapter_by_its_name(tiny: Side) -> None:
     texts = ["the pilot repairs an engine", "our gardener answers the question"]
     asked = [(text, adapter) for text in texts for adapter in ("", *tiny.folders)]
@@ -209,6 +220,7 @@ def test_the_pool_asks_for_an_adapter_by_its_name(tiny: Side) -> None:
     assert asyncio.run(answers(tiny.fleet, asked * 3)) == alone * 3
 
 
+@of_one_kind
 def test_an_adapter_that_the_server_was_started_without_is_refused(tiny: Side) -> None:
     # another folder of that name holds other weights
     others = tiny.fleet.model_copy(update={"adapters": ("adapters/third", "others/first")})

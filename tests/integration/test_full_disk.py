@@ -23,10 +23,11 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 """Settings by which everything is made again, from the normalized rows on or from the division on."""
 CASES = [
-    # what is left, less than the shards of the normalized rows, than the division, than the largest split
+    # what is left, less than the shards of the normalized rows, than the division, than the largest split; in make test
+    # an asset meets a full disk, below
     pytest.param("all", 256 << 10, "normalized", id="normalizing", marks=pytest.mark.long),
     pytest.param("division", 8 << 10, "division", id="dividing", marks=pytest.mark.long),
-    pytest.param("division", 100 << 10, "train", id="splitting"),
+    pytest.param("division", 100 << 10, "train", id="splitting", marks=pytest.mark.long),
 ]
 
 

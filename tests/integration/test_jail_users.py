@@ -129,21 +129,24 @@ def python_for_others(folder_for_others: Path) -> Path:
     return python
 
 
-Says = Callable[[str, int | None], dict[str, Any]]
+Says = Callable[[str, int | None], Any]
 
 
 @pytest.fixture
 def said(python_for_others: Path) -> Says:
     """What runs a program as a user, and returns what it prints as JSON."""
 
-    def run(program: str, user: int | None) -> dict[str, Any]:
+    def run(program: str, user: int | None) -> Any:
         return said_by(Path(sys.executable) if user is None else python_for_others, program, user)
 
     return run
 
 
-def said_by(python: Path, program: str, user: int | None = None, path: str | None = None) -> dict[str, Any]:
-    more: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+def as_user(user: int | None) -> dict[str, Any]:
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
+
+
+def said_by(python: Path, program: str, user: int | None = None, path: str | None = None) -> Any:
     done = subprocess.run(
         [python, "-I", "-W", "error", "-c", program],
         capture_output=True,
@@ -152,52 +155,37 @@ def said_by(python: Path, program: str, user: int | None = None, path: str | Non
         cwd="/",
         env={"LANG": "C.UTF-8", "PATH": path or os.environ["PATH"]},
         timeout=120,
-        **more,
+        **as_user(user),
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
-def has_user_namespaces(said: Says, user: int | None) -> bool:
-    program = """
-        import json
-        from graftline.sandbox.inside import kernel
-        try:
-            kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)
-        except OSError:
-            print(json.dumps({"has": False}))
-        else:
-            print(json.dumps({"has": True}))
-    """
-    return bool(said(dedent(program), user)["has"])
+def has_user_namespaces(user: int | None) -> bool:
+    return (
+        subprocess.run(["unshare", "--user", "--mount", "true"], check=False, cwd="/", **as_user(user)).returncode == 0
+    )
 
 
-def test_a_user_gets_namespaces_and_cases_run_there(said: Says, who: int | None) -> None:
-    if not has_user_namespaces(said, who):
-        pytest.skip("this machine gives this user no user namespaces")
-    found = said(dedent(SETTING_UP) + "print(json.dumps(answers(open_jail(config()))))", who)
-    assert found.pop("level") in ("namespaces", "full")
-    assert found.pop("features") != []
-    # neither is there
-    assert found == {"implementation": "namespaces", "python": "['main.py'] False\n2\n2\n", **RAN}
-
-
-def test_probe_says_so_to_an_ordinary_user(said: Says) -> None:
-    user = ordinary_user()
-    if not has_user_namespaces(said, user):
+def test_a_user_gets_namespaces_and_cases_run_there_and_probe_says_so(said: Says, who: int | None) -> None:
+    if not has_user_namespaces(who):
         pytest.skip("this machine gives this user no user namespaces")
     program = """
         from dataclasses import asdict
         from graftline.sandbox.probe import probe
-        print(json.dumps({one.implementation: asdict(one) for one in probe() if one.tier == "tests"}))
+        probed = {one.implementation: asdict(one) for one in probe() if one.tier == "tests"}
+        print(json.dumps([answers(open_jail(config())), probed]))
     """
-    found = said(dedent(SETTING_UP) + dedent(program), user)
-    assert found["namespaces"]["level"] in ("namespaces", "full")
-    assert found["subprocess"]["level"] == "none"
-    if found["namespaces"]["level"] == "namespaces":
+    found, probed = said(dedent(SETTING_UP) + dedent(program), who)
+    assert found.pop("level") in ("namespaces", "full")
+    assert found.pop("features") != []
+    # neither is there
+    assert found == {"implementation": "namespaces", "python": "['main.py'] False\n2\n2\n", **RAN}
+    assert probed["namespaces"]["level"] in ("namespaces", "full")
+    assert probed["subprocess"]["level"] == "none"
+    if who is not None and probed["namespaces"]["level"] == "namespaces":
         # what it cannot have is named, with the way to get it
-        missing = {line.partition(": ")[0]: line.partition(": ")[2] for line in found["namespaces"]["missing"]}
+        missing = {line.partition(": ")[0]: line.partition(": ")[2] for line in probed["namespaces"]["missing"]}
         assert missing == {
             "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
             "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
@@ -205,53 +193,40 @@ def test_probe_says_so_to_an_ordinary_user(said: Says) -> None:
         }
 
 
-def test_where_namespaces_are_refused_the_message_says_how_to_get_them(said: Says, who: int | None) -> None:
+@pytest.mark.usefixtures("needs_interpreter_for_others")
+def test_where_namespaces_are_refused_it_is_said_and_confined_can_be_had_but_not_without_landlock(
+    said: Says, who: int | None
+) -> None:
+    # the three calls of Landlock have numbers of their own since Linux 5.13, the same on every machine
     program = """
-        try:
-            open_jail(config()).close()
-        except SandboxError as error:
-            print(json.dumps({"error": str(error)}))
-        else:
-            print(json.dumps({"error": ""}))
+        def refusal(**more):
+            try:
+                open_jail(config(**more)).close()
+            except SandboxError as error:
+                return str(error)
+            return ""
+
+        found = [refusal(), answers(open_jail(config(required_level="confined")))]
+        from graftline.sandbox.inside import seccomp
+        calls = seccomp.Filter()
+        calls._numbers = {**calls._numbers, "landlock": 444}
+        assert calls.refuse(["landlock"], seccomp.ENOSYS).install("allow")
+        print(json.dumps([*found, refusal(required_level="confined")]))
     """
-    message = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)["error"]
+    message, found, without = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)
     assert message.startswith("namespaces jail: ")
     assert "user namespaces" in message
     assert "sysctl" in message
     assert "--security-opt seccomp=unconfined" in message
     assert message.endswith("'namespaces' is required")
-
-
-@pytest.mark.usefixtures("needs_interpreter_for_others")
-def test_where_namespaces_are_refused_confined_can_be_had(said: Says, who: int | None) -> None:
-    program = "print(json.dumps(answers(open_jail(config(required_level='confined')))))"
-    found = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + program, who)
     features = found.pop("features")
     assert {"rlimits", "no_new_privs", "landlock", "seccomp"} <= {*features}
     assert "namespaces" not in features
     # neither may be read
     ran = {"python": "['main.py'] False\n13\n13\n", **RAN}
     assert found == {"level": "confined", "implementation": "confined", **ran}
-
-
-@pytest.mark.usefixtures("needs_interpreter_for_others")
-def test_without_landlock_nothing_is_confined(said: Says, who: int | None) -> None:
-    # its three calls have numbers of their own since Linux 5.13, the same on every machine
-    program = """
-        from graftline.sandbox.inside import seccomp
-        calls = seccomp.Filter()
-        calls._numbers = {**calls._numbers, "landlock": 444}
-        assert calls.refuse(["landlock"], seccomp.ENOSYS).install("allow")
-        try:
-            open_jail(config(required_level="confined")).close()
-        except SandboxError as error:
-            print(json.dumps({"error": str(error)}))
-        else:
-            print(json.dumps({"error": ""}))
-    """
-    message = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)["error"]
-    assert "reaches 'compute', and lacks landlock: a kernel with Landlock" in message
-    assert message.endswith("'confined' is required")
+    assert "reaches 'compute', and lacks landlock: a kernel with Landlock" in without
+    assert without.endswith("'confined' is required")
 
 
 @pytest.mark.skipif(not SYSTEM.exists(), reason=f"{SYSTEM} is not here: apt-get install {SYSTEM.name}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from tests.hub_server import HubServer
@@ -17,3 +18,9 @@ def sources(
     monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
     with HubServer() as server:
         yield WatchedSources(small_checkout, server, varied_pairs)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance

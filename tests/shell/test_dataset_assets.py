@@ -1,6 +1,6 @@
 """The assets of every dataset in use: what is declared, and a run over a mirror that makes what `graftline run` makes."""
 
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ import dagster as dg
 import pytest
 
 from assets.outcome import readable_failure
-from assets.partitions import whole_range
 from graftline.core.config import load_yaml
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.paths import Paths
@@ -16,8 +15,9 @@ from graftline.core.record import load_record
 from graftline.datasets.catalog import Catalog
 from graftline.pipeline.run import run_all
 from orchestration.build import build_definitions
+from tests.conftest import CHECKOUT
 from tests.lineages import Quiet
-from tests.shell.asset_keys import stage_of
+from tests.shell.runs import materializations, materialize, stage_of
 from tests.small_mirror import configure, shared_data, small_mirror
 
 STAGES = ("raw", "normalized", "division", "splits", "label_tasks", "repository_changes")
@@ -70,43 +70,37 @@ def test_an_unknown_dataset_stops_the_definitions_with_a_sentence(monkeypatch: p
         build_definitions()
 
 
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dg.ExecuteInProcessResult]:
+    """A root over a mirror of every dataset, and a run of all stages over them."""
+    shared, folder = shared_data(CHECKOUT), tmp_path_factory.mktemp("mirrored")
+    configure(CHECKOUT, folder / "root")
+    small_mirror(shared, folder / "mirror", rows=12)
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setenv("GRAFTLINE_ROOT", str(folder / "root"))
+        patch.setenv("GRAFTLINE_DATASET_MIRROR", str(folder / "mirror"))
+        return folder / "root", materialize(folder / "root", instance, STAGES)
 
 
 @pytest.fixture
-def root(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root over a mirror of every dataset."""
-    shared = shared_data(checkout)
-    configure(checkout, tmp_path / "root")
-    monkeypatch.setenv("GRAFTLINE_ROOT", str(tmp_path / "root"))
-    monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(small_mirror(shared, tmp_path / "mirror", rows=12)))
-    return tmp_path / "root"
+def root(made: tuple[Path, dg.ExecuteInProcessResult], monkeypatch: pytest.MonkeyPatch) -> Path:
+    root, _ = made
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(root.parent / "mirror"))
+    return root
 
 
-def materialize(instance: dg.DagsterInstance, catalog: Catalog, *names: str) -> dg.ExecuteInProcessResult:
-    definitions = build_definitions()
-    graph = definitions.resolve_asset_graph()
-    wanted = [key for key in graph.materializable_asset_keys if stage_of(key) in names]
-    selection = dg.AssetSelection.assets(*wanted)
-    job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=selection.resolve(graph))
-    first, last = whole_range(catalog)
-    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
-
-
-def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instance: dg.DagsterInstance) -> None:
-    catalog = load_yaml(root / "configs" / "datasets.yaml", Catalog)
-    result = materialize(instance, catalog, *STAGES)
+def test_materializing_makes_what_a_run_without_dagster_makes(
+    root: Path, made: tuple[Path, dg.ExecuteInProcessResult]
+) -> None:
+    _, result = made
     assert result.success
     events = result.get_asset_materialization_events()
-    made = {
+    told = {
         (stage_of(event.asset_key), event.asset_key.path[0], event.partition) for event in events if event.asset_key
     }
     # seven datasets, one of which is an evaluation; `splits` tells of each of its 15 partitions
-    assert {stage: sum(name == stage for name, *_ in made) for stage in STAGES} == {
+    assert {stage: sum(name == stage for name, *_ in told) for stage in STAGES} == {
         "raw": 7,
         "normalized": 6,
         "division": 1,
@@ -129,24 +123,21 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
     assert (len(again), {name: reason for name, reason in again.items() if reason}) == (7 + 6 + 1 + 15 + 1 + 1, {})
 
 
-def test_data_versions_are_the_identities_of_what_is_stored(root: Path, instance: dg.DagsterInstance) -> None:
-    catalog = load_yaml(root / "configs" / "datasets.yaml", Catalog)
-    result = materialize(instance, catalog, "raw")
-    versions = {
-        event.asset_key.path[0].removeprefix("raw_"): event.step_materialization_data.materialization.tags[
-            "dagster/data_version"
-        ]
-        for event in result.get_asset_materialization_events()
-        if event.asset_key
-    }
-    assert versions == {name: load_record(Paths(root).raw(name)).identity for name in catalog.used}
+def test_data_versions_are_the_identities_of_what_is_stored(
+    root: Path, made: tuple[Path, dg.ExecuteInProcessResult]
+) -> None:
+    tags = {one.asset_key.path[0]: one.tags or {} for one in materializations(made[1])}
+    versions = {name: found["dagster/data_version"] for name, found in tags.items() if name.startswith("raw_")}
+    used = load_yaml(root / "configs" / "datasets.yaml", Catalog).used
+    assert versions == {f"raw_{name}": load_record(Paths(root).raw(name)).identity for name in used}
 
 
 def test_a_dataset_that_cannot_be_had_leaves_the_others_to_be_made(root: Path, instance: dg.DagsterInstance) -> None:
     catalog = load_yaml(root / "configs" / "datasets.yaml", Catalog)
     [file] = (root.parent / "mirror" / "marv").iterdir()
     file.unlink()
-    result = materialize(instance, catalog, "raw", "normalized", "division")
+    shutil.rmtree(Paths(root).raw("marv"))
+    result = materialize(root, instance, {"raw", "normalized", "division"})
     failures = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     said = {event.step_key: event.step_failure_data.user_failure_data for event in failures}
     [(step, failure)] = said.items()
@@ -155,7 +146,7 @@ def test_a_dataset_that_cannot_be_had_leaves_the_others_to_be_made(root: Path, i
     assert failure.description == (
         f"{root.parent}/mirror/marv/MaRV.json: no such file; mend `files` of the dataset; found: nothing"
     )
-    made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
+    made = {one.asset_key.to_user_string() for one in materializations(result)}
     assert {f"normalized_{name}" for name in catalog.sources if name != "marv"} <= made
     # what is decided over all datasets is not decided without one
     assert "division" not in made

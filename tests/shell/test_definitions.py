@@ -79,45 +79,6 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
-def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> None:
-    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
-    assert {
-        "raw_release_pairs",
-        "normalized_release_pairs",
-        "division",
-        "splits",
-        "label_tasks",
-        "repository_changes",
-        "synthetic_rules",
-        "tasks",
-        "teacher_trajectories",
-        "trajectories",
-        "dataset_stats",
-        "teacher_precision",
-        "reports/datasets",
-        "reports/teacher",
-        "harbor_deployment",
-        "instance_batch",
-        "deployment_evaluation",
-        "evaluation",
-        "optimized_prompt",
-        "closed_loop_results",
-    } <= keys
-
-
-def test_every_asset_has_group_and_owner_and_one_run_for_a_range_of_partitions(definitions: dg.Definitions) -> None:
-    graph = definitions.resolve_asset_graph()
-    executable = [graph.get(key) for key in graph.materializable_asset_keys]
-    lacking = [
-        node.key.to_user_string()
-        for node in executable
-        if not node.owners
-        or node.group_name == "default"
-        or (node.is_partitioned and node.backfill_policy != dg.BackfillPolicy.single_run())
-    ]
-    assert lacking == []
-
-
 def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
     parents = {

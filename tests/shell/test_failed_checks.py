@@ -13,8 +13,8 @@ import pytest
 from assets.checks import result_of_faults
 from graftline.core.build import Contents, Request, build
 from orchestration.build import build_definitions
-from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import Query, open_graphql
+from tests.shell.runs import stage_of
 
 DAMAGED = {
     "normalized_release_pairs": "data/raw/release_pairs/normalized",

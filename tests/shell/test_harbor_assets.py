@@ -40,11 +40,10 @@ def root(small_checkout: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        for definition in ("deployments", "evaluated_deployments"):
-            instance.add_dynamic_partitions(definition, ["tiny"])
-        yield instance
+def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    for definition in ("deployments", "evaluated_deployments"):
+        instance.add_dynamic_partitions(definition, ["tiny"])
+    return instance
 
 
 def use_ports(root: Path, **ports: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.partitions import whole_range
+from assets.partitions import range_tags
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.pipeline.run_log import last_run
-from graftline.pipeline.settings import load_settings
 from orchestration.build import build_definitions
-
-DATASET_STAGES = ("raw_release_pairs", "normalized_release_pairs", "division")
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
+from tests.shell.runs import materializations, materialize
 
 
 @pytest.fixture
@@ -31,24 +22,6 @@ def root(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: p
     small_checkout.write(varied_pairs)
     monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
     return small_checkout.root
-
-
-def materialize(
-    root: Path,
-    instance: dg.DagsterInstance,
-    selection: dg.AssetSelection | None = None,
-    resources: dict[str, Any] | None = None,
-) -> dg.ExecuteInProcessResult:
-    definitions = build_definitions()
-    first, last = whole_range(load_settings(Paths(root)).catalog)
-    job = definitions.resolve_job_def("lineage")
-    if selection is not None:
-        job = definitions.resolve_implicit_global_asset_job_def().get_subset(
-            asset_selection=selection.resolve(definitions.resolve_asset_graph())
-        )
-    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-    config = {"resources": {name: {"config": {"settings": one}} for name, one in (resources or {}).items()}}
-    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False, run_config=config)
 
 
 @dataclass(frozen=True)
@@ -64,10 +37,8 @@ class Run:
 
 def run(root: Path, instance: dg.DagsterInstance) -> Run:
     result = materialize(root, instance)
-    versions = {}
-    for event in result.get_asset_materialization_events():
-        materialization = event.step_materialization_data.materialization
-        versions[materialization.asset_key.to_user_string()] = (materialization.tags or {}).get("dagster/data_version")
+    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    versions = {one.asset_key.to_user_string(): (one.tags or {}).get("dagster/data_version") for one in made}
     return Run(result.success, [bool(outcome.reason) for outcome in last_run(Paths(root))], versions)
 
 
@@ -108,15 +79,15 @@ def test_an_unchanged_rerun_keeps_every_data_version(runs: tuple[Path, Run, Run]
 
 def test_another_teacher_of_the_run_configuration_adds_its_attempts(made: Path, instance: dg.DagsterInstance) -> None:
     teaching = dg.AssetSelection.assets("teacher_trajectories")
-    second = materialize(made, instance, teaching, {"teacher": {"memory": {}}})
+    second = materialize(made, instance, teaching, {"teacher": {"settings": {"memory": {}}}})
     folder = Paths(made).partition("trajectories/raw", "python", "train")
     assert (second.success, sorted(path.name for path in folder.iterdir())) == (True, ["induction", "memory"])
 
 
 def test_metadata_shows_counts_tables_and_where_files_are(root: Path, instance: dg.DagsterInstance) -> None:
-    result = materialize(root, instance, dg.AssetSelection.assets(dg.AssetKey("raw_release_pairs")))
-    [event] = result.get_asset_materialization_events()
-    metadata = event.step_materialization_data.materialization.metadata
+    result = materialize(root, instance, {"raw"})
+    [one] = materializations(result)
+    metadata = one.metadata
     assert metadata["dagster/row_count"].value == 9
     assert metadata["state"].value == "made: not there yet"
     assert metadata["record"].value == str(Paths(root).raw("release_pairs") / "_meta.json")
@@ -155,9 +126,9 @@ def test_an_empty_partition_range_fails_instead_of_doing_nothing(root: Path, ins
     definitions = build_definitions()
     job = definitions.resolve_implicit_global_asset_job_def()
     # the inner range runs backwards: from test to train
-    tags = {"dagster/asset_partition_range_start": "java|test", "dagster/asset_partition_range_end": "python|train"}
+    tags = range_tags("java|test", "python|train")
     selection = dg.AssetSelection.assets("splits").resolve(definitions.resolve_asset_graph())
-    materialize(root, instance, dg.AssetSelection.assets(*(dg.AssetKey(key.split("/")) for key in DATASET_STAGES)))
+    materialize(root, instance, {"raw", "normalized", "division"})
     result = job.get_subset(asset_selection=selection).execute_in_process(
         instance=instance, tags=tags, raise_on_error=False
     )
@@ -177,7 +148,7 @@ def test_a_part_of_the_models_leaves_the_other_tables_where_they_were(made: Path
     (Paths(made).warehouse.parent / "_meta.json").unlink()
     (Paths(made).warehouse).unlink()
     part = materialize(made, instance, dg.AssetSelection.assets("dataset_stats").upstream())
-    reports = materialize(made, instance, dg.AssetSelection.assets(dg.AssetKey(["reports", "teacher"])))
+    reports = materialize(made, instance, {"reports/teacher"})
     assert (part.success, reports.success) == (True, True)
 
 
@@ -242,5 +213,5 @@ def test_a_license_that_is_not_allowed_any_longer_fails_the_models(
 def test_models_without_their_inputs_fail_and_say_nothing_of_their_tests(
     root: Path, instance: dg.DagsterInstance
 ) -> None:
-    result = materialize(root, instance, dg.AssetSelection.assets("stg_edits"))
+    result = materialize(root, instance, {"stg_edits"})
     assert (result.success, result.get_asset_check_evaluations()) == (False, [])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,8 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets.partitions import whole_range
 from graftline.core.paths import Paths
-from graftline.pipeline.settings import load_settings
-from orchestration.build import build_definitions
+from tests.shell.runs import materializations, materialize
 from tests.unit.datasets.fixtures import commit_row
 
 PAGES = dg.AssetKey(["reports", "datasets"])
@@ -25,24 +24,17 @@ class Outcome:
 
     success: bool
     checks: dict[str, bool]
-    metadata: dict[str, Any]
+    metadata: Mapping[str, Any]
     """Of the pages."""
 
 
-def materialize(root: Path, selection: dg.AssetSelection) -> Outcome:
+def make(root: Path, wanted: dg.AssetSelection) -> Outcome:
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
-        definitions = build_definitions()
-        first, last = whole_range(load_settings(Paths(root)).catalog)
-        job = definitions.resolve_implicit_global_asset_job_def().get_subset(
-            asset_selection=selection.resolve(definitions.resolve_asset_graph())
-        )
-        tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-        result = job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
-        made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
-        pages = [dict(one.metadata) for one in made if one.asset_key == PAGES]
-        checks = {found.check_name: found.passed for found in result.get_asset_check_evaluations()}
-        return Outcome(result.success, checks, pages[0] if pages else {})
+        result = materialize(root, instance, wanted)
+    [metadata] = [one.metadata for one in materializations(result) if one.asset_key == PAGES]
+    checks = {found.check_name: found.passed for found in result.get_asset_check_evaluations()}
+    return Outcome(result.success, checks, metadata)
 
 
 def configure(root: Path, **changes: Any) -> None:
@@ -137,7 +129,7 @@ def root(new_checkout: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(root: Path) -> Outcome:
     """What became of a run of everything the pages stand on."""
-    return materialize(root, dg.AssetSelection.assets(PAGES).upstream())
+    return make(root, dg.AssetSelection.assets(PAGES).upstream())
 
 
 def test_every_model_is_built_and_every_test_passes_as_a_check(made: Outcome) -> None:
@@ -213,7 +205,7 @@ def test_pages_that_are_made_again_have_the_same_bytes(root: Path, made: Outcome
     folder = root / "reports" / "datasets"
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "_meta.json"}
     shutil.rmtree(folder)
-    again = materialize(root, dg.AssetSelection.assets(PAGES))
+    again = make(root, dg.AssetSelection.assets(PAGES))
     after = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "_meta.json"}
     assert (again.success, again.metadata["state"].value, after) == (True, "made: not there yet", before)
 

@@ -1,22 +1,20 @@
 """One resource a system: who uses which, what a launchpad takes, and what stands in for each."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from assets.partitions import whole_range
 from graftline.core.paths import Paths
-from graftline.pipeline.settings import load_settings
 from graftline.sandbox.actions.memory import MemorySandbox
 from orchestration.build import build_definitions, resources_for
 from orchestration.run_jobs import describe_failures
 from tests.recipes import train_in_memory, write_recipes
-from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import open_graphql
+from tests.shell.runs import failure_of, materialize, stage_of
 
 OF_STAGES: Mapping[str, set[str]] = {
     "raw": {"dataset_sources"},
@@ -54,36 +52,6 @@ def root(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: p
     return found
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "dagster").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
-        yield instance
-
-
-def materialize(
-    root: Path, *names: str, config: Mapping[str, Any] | None = None, **resources: Any
-) -> dg.ExecuteInProcessResult:
-    """Materialize assets by their names, with some resources replaced."""
-    definitions = build_definitions(resources)
-    first, last = whole_range(load_settings(Paths(root)).catalog)
-    chosen = [key for key in definitions.resolve_asset_graph().materializable_asset_keys if stage_of(key) in names]
-    job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={*chosen})
-    with dg.DagsterInstance.ephemeral() as instance:
-        return job.execute_in_process(
-            instance=instance,
-            tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
-            raise_on_error=False,
-            run_config={"resources": {name: {"config": one} for name, one in (config or {}).items()}},
-        )
-
-
-def failure_of(result: dg.ExecuteInProcessResult) -> str:
-    [failure, *_] = result.get_step_failure_events()
-    told = failure.step_failure_data.user_failure_data
-    return str(told.description if told else failure.step_failure_data.error)
-
-
 def test_every_asset_names_the_systems_it_uses_and_no_other(root: Path) -> None:
     train_in_memory(root)
     write_recipes(root)
@@ -109,9 +77,11 @@ class Broken(MemorySandbox):
         return super().__getattribute__(name)
 
 
-def test_a_sandbox_that_cannot_be_had_breaks_nothing_that_does_not_name_it(root: Path) -> None:
+def test_a_sandbox_that_cannot_be_had_breaks_nothing_that_does_not_name_it(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
     impossible = {"sandbox": {"settings": {"process": {"limits": {"memory_mb": 256}, "required_level": "full"}}}}
-    result = materialize(root, *DATASETS, "synthetic_rules", config=impossible)
+    result = materialize(root, instance, {*DATASETS, "synthetic_rules"}, impossible)
     made = {stage_of(event.asset_key) for event in result.get_asset_materialization_events()}
     assert (result.success, made) == (False, {*DATASETS})
     assert "full" in failure_of(result)
@@ -137,24 +107,26 @@ def test_what_a_launchpad_offers_is_refused_before_the_run(
     assert [word for word in told if word not in str(refused.value)] == []
 
 
-def test_a_number_out_of_its_range_is_refused_with_the_range(root: Path) -> None:
-    result = materialize(root, "synthetic_rules", config={"sandbox": {"settings": {"warm": {"workers": 0}}}})
+def test_a_number_out_of_its_range_is_refused_with_the_range(root: Path, instance: dg.DagsterInstance) -> None:
+    result = materialize(root, instance, {"synthetic_rules"}, {"sandbox": {"settings": {"warm": {"workers": 0}}}})
     assert not result.success
     told = failure_of(result)
     assert told.startswith("resources: sandbox.warm.workers: ")
     assert "greater than or equal to 1" in told
 
 
-def test_a_resource_that_there_is_not_is_refused_though_no_asset_lists_it(root: Path) -> None:
+def test_a_resource_that_there_is_not_is_refused_though_no_asset_lists_it(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
     job = build_definitions().resolve_implicit_global_asset_job_def()
     # the framework takes any name for one that the chosen assets do not need
     assert dg.validate_run_config(job, {"resources": {"sandbx": {"config": {}}}})
-    result = materialize(root, "raw", config={"sandbx": {}})
+    result = materialize(root, instance, {"raw"}, {"sandbx": {}})
     assert (result.success, failure_of(result)[:43]) == (False, "resources.sandbx: there is no such resource")
 
 
 def test_the_resources_show_settings_and_of_secrets_the_names_alone(
-    root: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TINKER_API_KEY", "tml-which-nobody-may-see")
     path = root / "configs" / "manifests" / "local.yaml"
@@ -166,7 +138,8 @@ def test_the_resources_show_settings_and_of_secrets_the_names_alone(
         "dataset_hub": {"kind": "local"},
     }
     path.write_text(json.dumps({**manifest, **remote}), "utf-8")
-    with open_graphql(instance) as query:
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance, open_graphql(instance) as query:
         answer = query(
             '{allTopLevelResourceDetailsOrError(repositorySelector: {repositoryName: "__repository__",'
             ' repositoryLocationName: "graftline"}) {... on ResourceDetailsList {results {name description'
@@ -199,10 +172,10 @@ def test_a_key_that_is_in_a_file_is_looked_up_there(root: Path, monkeypatch: pyt
     assert resources_for(Paths(root), "local")["tinker"].api_key is None
 
 
-def test_any_sandbox_stands_in_for_the_resource(root: Path) -> None:
-    assert materialize(root, *DATASETS, sandbox=Broken()).success
+def test_any_sandbox_stands_in_for_the_resource(root: Path, instance: dg.DagsterInstance) -> None:
+    assert materialize(root, instance, DATASETS, sandbox=Broken()).success
     counting = Counting()
-    assert materialize(root, "synthetic_rules", "tasks", sandbox=counting).success
+    assert materialize(root, instance, {"synthetic_rules", "tasks"}, sandbox=counting).success
     assert counting.batches > 0
 
 
@@ -226,11 +199,10 @@ def test_reports_follow_what_they_are_about_and_nothing_that_costs_money_does(ro
     assert follows == {"report"}
 
 
-def test_why_a_run_failed_is_said_once_more_in_a_sentence(root: Path) -> None:
+def test_why_a_run_failed_is_said_once_more_in_a_sentence(root: Path, instance: dg.DagsterInstance) -> None:
     definitions = build_definitions()
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={dg.AssetKey("division")})
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert [*describe_failures(instance)] == []
-        job.execute_in_process(instance=instance, raise_on_error=False)
-        [said] = describe_failures(instance)
+    assert [*describe_failures(instance)] == []
+    job.execute_in_process(instance=instance, raise_on_error=False)
+    [said] = describe_failures(instance)
     assert said.startswith(f"division: {root}/data/raw/release_pairs/normalized: has no _meta.json, so it was not made")

@@ -1,12 +1,9 @@
 """The sensor and the schedule with a real instance: what they request is launched once, and works."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pytest
 
 from assets.descriptions import source_key
 from graftline.core.paths import Paths
@@ -16,13 +13,6 @@ from graftline.pipeline.run import run_all
 from graftline.pipeline.run_log import last_run
 from orchestration.build import resources_for
 from tests.shell.watched_sources import FOLLOWED, WatchedSources
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "dagster").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
-        yield instance
 
 
 def evaluate(sources: WatchedSources, instance: dg.DagsterInstance, cursor: str | None) -> Any:

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from assets.partitions import main as print_range
+from assets.partitions import range_tags
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError, TrainingError
 from graftline.core.paths import Paths
@@ -32,6 +33,7 @@ from orchestration.build import build_definitions, resources_for
 from orchestration.run_jobs import plan_runs
 from sensors.training_runs import training_runs
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe, write_recipes
+from tests.shell.runs import materializations
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
@@ -74,10 +76,9 @@ def root(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("recipes", ["seen", "tiny"])
-        yield instance
+def instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    instance.add_dynamic_partitions("recipes", ["seen", "tiny"])
+    return instance
 
 
 def materialize(instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
@@ -85,19 +86,12 @@ def materialize(instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInPro
     return job.execute_in_process(instance=instance, raise_on_error=False, **options)
 
 
-def logged(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
-    """Return the events of partitions, without the bare ones that Dagster itself logs."""
-    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
-    return [one for one in made if one.metadata]
-
-
 # assets
 
 
 def test_each_recipe_is_a_partition_and_shows_what_it_learnt(root: Path, instance: dg.DagsterInstance) -> None:
-    tags = {"dagster/asset_partition_range_start": "seen", "dagster/asset_partition_range_end": "tiny"}
-    result = materialize(instance, tags=tags)
-    shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in logged(result)}
+    result = materialize(instance, tags=range_tags("seen", "tiny"))
+    shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in materializations(result)}
     page = str(shown.pop(("reports/adapters", None))["page"].value)
     assert re.search(r"^\| seen \| sl_basic \| memory \|.*\n\| tiny \| sl_basic \| memory \|", page, re.M), page
     assert (result.success, sorted(shown)) == (
@@ -125,7 +119,7 @@ def test_each_recipe_is_a_partition_and_shows_what_it_learnt(root: Path, instanc
 def test_a_second_run_of_a_partition_makes_nothing_and_keeps_its_data_version(
     root: Path, instance: dg.DagsterInstance
 ) -> None:
-    first, second = (logged(materialize(instance, partition_key="tiny")) for _ in range(2))
+    first, second = (materializations(materialize(instance, partition_key="tiny")) for _ in range(2))
     assert [one.metadata["state"].value for one in second] == ["unchanged"] * 3
     versions = [[(one.tags or {})["dagster/data_version"] for one in made] for made in (first, second)]
     assert versions[0] == versions[1]
@@ -140,8 +134,7 @@ def test_a_fault_of_a_recipe_is_said_without_a_traceback(root: Path, instance: d
 
 
 def test_a_range_in_the_wrong_order_fails_instead_of_doing_nothing(root: Path, instance: dg.DagsterInstance) -> None:
-    tags = {"dagster/asset_partition_range_start": "tiny", "dagster/asset_partition_range_end": "seen"}
-    assert not materialize(instance, tags=tags).success
+    assert not materialize(instance, tags=range_tags("tiny", "seen")).success
 
 
 @pytest.fixture
