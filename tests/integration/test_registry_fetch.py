@@ -220,10 +220,11 @@ def test_an_index_that_is_down_is_busy_not_empty(environment: dict[str, str], tm
 
 
 @needs_npm
-@pytest.mark.parametrize("name", ["demo", "@scope/demo"])
 def test_npm_releases_come_as_they_were_published_and_run_nothing(
-    registry: Registry, hub: RegistryHub, tmp_path: Path, name: str
+    registry: Registry, hub: RegistryHub, tmp_path: Path
 ) -> None:
+    # one without a scope is in the faults below
+    name = "@scope/demo"
     marker = tmp_path / "was-run"
     scripts = {step: f"touch {marker}" for step in ("prepack", "prepare", "preinstall", "install", "postinstall")}
     package = {"name": name, "license": "ISC", "scripts": scripts}
