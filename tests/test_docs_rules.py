@@ -39,7 +39,7 @@ def test_every_command_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.
         said = "".join(
             line
             for line in result.output.splitlines(keepends=True)
-            if not line.startswith(("commits of ", "rules of "))
+            if not line.startswith(("commits of ", "groups of ", "rules of "))
         )  # progress
         assert (result.exit_code, said if fence.output is not None else None) == (0, fence.output), fence.body
     assert len(SHOWN) >= 8
