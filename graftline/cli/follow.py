@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.options import json_option, pluralize, print_json, print_lines, style_diff
+from graftline.cli.options import json_option, print_json, print_lines, style_diff
 from graftline.cli.rules import (
     choose_rejected,
     find_files,
@@ -49,7 +49,7 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
     "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
 )
 @click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
-@click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group of places; any number.")
+@click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group, or all of a rule; any number.")
 @click.option("--output", "out", type=_PATH, help="Write the rules to this file.")
 @json_option
 @click.pass_obj
@@ -62,7 +62,7 @@ def follow(
     The edit becomes rules, the rules are tried on all files of FOLDER, and where it is not clear what you mean, you are
     asked. Imports and layout follow. Without --write, nothing is changed."""
     from graftline.codemod.explain import explain, summarize
-    from graftline.codemod.follow import EDITS, IMPORTS, follow_edit, rewrite_accepted
+    from graftline.codemod.follow import IMPORTS, follow_edit, rewrite_accepted
     from graftline.codemod.review import group_places
     from graftline.codemod.source_files import describe_skipped
 
@@ -85,21 +85,16 @@ def follow(
 
     with open_rule_sandbox(root) as sandbox:
         followed = follow_edit(changes, files, folder, sandbox, answer if questions else None, instruction, questions)
-    results, examples = followed.files, [example for rule in followed.rules for example in rule.examples]
-    groups = group_places((place for result in results for place in result.places), {EDITS: examples, IMPORTS: []})
+    results = followed.files
+    groups = group_places((place for result in results for place in result.places), followed.rules)
     if reject := choose_rejected(groups, reject, ask, is_error=as_json):
         accepts = find_rejected(groups, reject)
-        groups = [group for group in groups if accepts(group.rule, group.shape)]
-        results = tuple(rewrite_accepted(result.file, result.text, accepts) for result in results)
+        groups = [group for group in groups if accepts(group.rule, group.places[0].shape)]
+        results = tuple(rewrite_accepted(result.file, result.text, followed.rules, accepts) for result in results)
         results = tuple(result for result in results if result.places)
     if review is not None:
-        lines = [
-            line for rule in followed.rules for line in (f"{rule.id}: {summarize(rule.action)}", *explain(rule.action))
-        ]
-        words = {
-            EDITS: [f"what {pluralize(len(followed.rules), 'rule')} would change", *lines],
-            IMPORTS: ["what follows"],
-        }
+        words = {rule.id: [summarize(rule.action), *explain(rule.action)] for rule in followed.rules}
+        words[IMPORTS] = ["what follows from the others"]
         command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]

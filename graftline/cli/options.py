@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from graftline.core.text_diff import pluralize as pluralize
+
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.pipeline.manifests import Manifest
@@ -284,8 +286,3 @@ def fail_with(faults: Iterable[str], prefix: str = "error: ") -> None:
         click.echo(f"{prefix}{fault}", err=True)
     if faults:
         raise click.exceptions.Exit(1)
-
-
-def pluralize(number: int, noun: str) -> str:
-    """Return `number` with its noun: 1 place, 2 places."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

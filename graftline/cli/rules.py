@@ -126,13 +126,11 @@ def apply(
     words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
     with open_rule_sandbox(root) as sandbox:
         results = list(rewrite_files(find_files(search, paths), rules, sandbox))
-        groups = group_places(
-            (place for result in results for place in result.places), {rule.id: rule.examples for rule in rules}
-        )
+        groups = group_places((place for result in results for place in result.places), rules)
         if reject := choose_rejected(groups, reject, ask, is_error=as_json):
             accepts = find_rejected(groups, reject)
             results = list(rewrite_files([result.file for result in results], rules, sandbox, accepts))
-            groups = [group for group in groups if accepts(group.rule, group.shape)]
+            groups = [group for group in groups if accepts(group.rule, group.places[0].shape)]
     if review is not None:
         command = ["graftline", "apply", str(rule_file), *map(str, paths)]
         write_review(review, groups, words, command, reject)

@@ -101,7 +101,7 @@ def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[Plac
         if not result.fault
     ]
     rows = [
-        {"id": group.id, "rule": group.rule, "shape": group.shape, "places": len(group.places), "rare": group.is_rare}
+        {"id": group.id, "rule": group.rule, "shape": group.edit, "places": len(group.places), "rare": group.is_rare}
         for group in groups
     ]
     return {"files": files, "groups": rows, "faults": [result.fault for result in results if result.fault]}
@@ -110,7 +110,7 @@ def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[Plac
 def print_group(group: "PlaceGroup", is_error: bool = False) -> None:
     """Print a group of places, and a few of them."""
     rare = ", rare" if group.is_rare else ""
-    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} like {group.shape}{rare}", "bold")], is_error)
+    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} with {group.edit}{rare}", "bold")], is_error)
     for place in group.typical:
         lines = _diff(f"{place.before}\n", f"{place.after}\n", "").split("\n")[3:-1]
         print_lines([(f"  {place.path}:{place.line}", ""), *style_diff(lines)], is_error)

@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from graftline.codemod.canonical import canonicalize
+from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import canonicalize, required_words, words_of, written_words
 from graftline.codemod.cost import is_general
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
 from graftline.codemod.learn import extract_example
 from graftline.codemod.migration.generalize import Ask, Demonstration, ProposedRule, generalize
-from graftline.codemod.review import Accepts, Place, accept_all, shape_of
+from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile
 from graftline.sandbox.base import Sandbox, ensure_decided
 
-EDITS, IMPORTS = "edits", "imports"
-"""What the places of a review belong to: rules follow one another, so that a changed line may be of several."""
+IMPORTS = "imports"
+"""What places belong to that follow from those of rules."""
 _LINE_ENDS = re.compile(r"(?<=\n)")
 _IMPORT_LINES = re.compile(r"(?:\s*(?:import\b|from\s+\S+\s+import\b|[^\n]*\brequire\()[^\n]*\n?|\s*\n)+")
 
@@ -60,12 +61,15 @@ def follow_edit(
     written = {
         path: text.replace("\n", "\r\n") if path in with_returns else text for path, text in proposal.texts.items()
     }
-    changed = (rewrite_accepted(by_path[path], text) for path, text in sorted(written.items()))
-    return FollowedEdit(tuple(assign_ids(rules)), tuple(changed), proposal.undone, proposal.questions)
+    named = assign_ids(rules)
+    changed = (rewrite_accepted(by_path[path], text, named) for path, text in sorted(written.items()))
+    return FollowedEdit(tuple(named), tuple(changed), proposal.undone, proposal.questions)
 
 
-def rewrite_accepted(file: SourceFile, text: str, accepts: Accepts = accept_all) -> RewrittenFile:
-    """Return `file` with the changed lines of `text` that are accepted."""
+def rewrite_accepted(
+    file: SourceFile, text: str, rules: Sequence[FileRule], accepts: Accepts = accept_all
+) -> RewrittenFile:
+    """Return `file` with the changed lines of `text`, which `rules` made of it, that are accepted."""
     # not at form feeds and their like, which belong to a line
     old, new = (_LINE_ENDS.split(side) for side in (file.text, text))
     pieces, places, has_edits = list[str](), list[Place](), False
@@ -74,16 +78,27 @@ def rewrite_accepted(file: SourceFile, text: str, accepts: Accepts = accept_all)
         if tag == "equal":
             pieces.append(before)
             continue
-        kind = IMPORTS if _IMPORT_LINES.fullmatch(before + after) else EDITS
-        place = Place(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape_of(before or after))
+        is_import = bool(_IMPORT_LINES.fullmatch(before + after))
+        rule = None if is_import else _find_rule(before, after, file.language, rules)
+        kind, words = (rule.id, list_words(rule.action)) if rule else (IMPORTS, frozenset[str]())
+        shape = shape_of(before, after, words) if rule else IMPORTS
+        place = Place(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape)
         is_accepted = accepts(kind, place.shape)
-        has_edits = has_edits or kind == EDITS
+        has_edits = has_edits or kind != IMPORTS
         pieces.append(after if is_accepted else before)
         places += [place] if is_accepted else []
-    kinds = {place.rule for place in places}
-    if EDITS not in kinds and has_edits:
+    if has_edits and all(place.rule == IMPORTS for place in places):
         return RewrittenFile(file, file.text)  # imports follow edits
     return RewrittenFile(file, "".join(pieces), tuple(places))
+
+
+def _find_rule(before: str, after: str, language: Language, rules: Sequence[FileRule]) -> FileRule | None:
+    """Return the first rule that may have made the change of some lines; where none may, for they follow, the first."""
+    own, old, new = [rule for rule in rules if rule.language == language], words_of(before), words_of(after)
+    for rule in own:
+        if required_words(rule.action, language) <= old and written_words(rule.action) <= new:
+            return rule
+    return own[0] if own else None
 
 
 def _make_rules(proposed: ProposedRule, changes: Sequence[FileChange], sandbox: Sandbox) -> list[FileRule]:

@@ -19,11 +19,11 @@ import math
 import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,8 +32,7 @@ from pydantic import Field
 from graftline.astgrep.action import Action, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
-from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.canonical import canonicalize, key_of, required_words, words_of
+from graftline.codemod.canonical import canonicalize, key_of, required_words, words_of, written_words
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length, is_general, patterns_of
 from graftline.codemod.equality import normalize_blank_lines
@@ -55,10 +54,10 @@ from graftline.core.processes import Workers
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, ensure_decided
 
-_MAX_CANDIDATES = 4_000
+_MAX_CANDIDATES = 3_000
 _MAX_EXAMPLES = 3
 _MAX_TOGETHER = 4
-_MAX_SITES, _MAX_OPTIONS, _BROAD = 3, 8, frozenset(("any", "kind", "role"))
+_MAX_SITES, _MAX_OPTIONS, _BROAD = 3, 6, frozenset(("any", "kind", "role"))
 _MAX_CONTEXT = 4
 """Words that a rule may quote of what stays: with more of them it is about one place."""
 _BATCH = 64
@@ -66,6 +65,11 @@ _MAX_GROUPS = 400
 _FIRST_PART = 16
 """Candidates that are tried first where time is short."""
 _IMPORT = re.compile(r"^\s*(?:import\b|from\s+\S+\s+import\b|(?:const|let|var)\b[^=\n]*=\s*require\()", re.MULTILINE)
+_IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
+    "python": ("import_statement", "import_from_statement"),
+    "java": ("import_declaration",),
+}
+_LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
 _IMPORT_KIND = re.compile(r"'kind': '\w*import")
 _DEFINED = re.compile(
     r"\b(?:def|class|function|interface|enum)\s+(\w+)|^[\w<>\[\], ]*\b(\w+)\([^()]*\)[^;=]*\{", re.MULTILINE
@@ -303,9 +307,20 @@ def _generate_broad(before: str, after: str, language: Language) -> Iterator[Pat
         change = Change.between(before, after, language)
         for site in change.code_sites[:_MAX_SITES]:
             options = (option for option in generate_options(change, site) if option.context in _BROAD)
-            yield from (option.actions[0] for option in islice(options, _MAX_OPTIONS) if len(option.actions) == 1)
+            for option in islice(options, _MAX_OPTIONS):
+                if len(option.actions) == 1:
+                    action = option.actions[0]
+                    yield action if option.renamed or option.kind != "name" else _leave_imports(action, language)
     except DataError:
         return  # a side that cannot be read has no rules
+
+
+def _leave_imports(action: PatternAction | RuleAction, language: Language) -> RuleAction:
+    """Return a rule that writes no name over names, but not in imports, where only names may stand."""
+    kinds = [{"kind": kind} for kind in _IMPORT_KINDS.get(language, ("import_statement",))]
+    rule = rule_of(action)
+    rule["rule"] = {"all": [rule["rule"], {"not": {"inside": {"any": kinds, "stopBy": "end"}}}]}
+    return RuleAction.model_validate(rule)
 
 
 def _group_pairs(pairs: Sequence[Pair]) -> list[_Group]:
@@ -380,7 +395,8 @@ def _gather_candidates(collected: CollectedPairs) -> list[_Keyed]:
 
 def _is_of_imports(action: PatternAction | RuleAction) -> bool:
     rule = rule_of(action)["rule"]
-    return bool(_IMPORT_KIND.search(str(rule))) or any(_IMPORT.search(pattern) for pattern in patterns_of(rule))
+    parts = [part for part in rule["all"] if "not" not in part] if isinstance(rule.get("all"), list) else rule
+    return bool(_IMPORT_KIND.search(str(parts))) or any(_IMPORT.search(pattern) for pattern in patterns_of(rule))
 
 
 def _is_of_one_place(action: PatternAction | RuleAction, language: Language) -> bool:
@@ -388,6 +404,9 @@ def _is_of_one_place(action: PatternAction | RuleAction, language: Language) -> 
     rule = rule_of(action)
     written = words_of(str(rule["fix"]))
     if len((required_words(action, language) & written) - KEYWORDS[language]) > _MAX_CONTEXT:
+        return True
+    texts = [*patterns_of(rule["rule"]), str(rule["rule"].get("regex", ""))]
+    if any(match[0] in str(rule["fix"]) for text in texts for match in _LONG_STRING.finditer(text)):
         return True
     names = {
         name for pattern in _list_whole_patterns(rule["rule"]) for pair in _DEFINED.findall(pattern) for name in pair
@@ -406,7 +425,7 @@ class _Tally:
 
     def __init__(self, language: Language, action: PatternAction | RuleAction) -> None:
         self.action, self.language = action, language
-        self.required, self.written = required_words(action, language), _list_written_words(action)
+        self.required, self.written = required_words(action, language), written_words(action)
         self.right: set[tuple[int, int]] = set()
         self.spots: Counter[tuple[str, str, str, str]] = Counter()
         """Places in which it was right: commit, path, text and new text."""
@@ -515,15 +534,6 @@ class _Trial:
 
 def _choose(tallies: Iterable[_Tally], text: _Text) -> list[_Tally]:
     return [tally for tally in tallies if tally.language == text.language and tally.required <= text.words]
-
-
-def _list_written_words(action: PatternAction | RuleAction) -> frozenset[str]:
-    """Return words that stand in every text that `action` wrote; none where it may write parts of words."""
-    rule = rule_of(action)
-    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
-    pieces = VARIABLE.split(f" {fix} ")
-    is_whole = not any(before[-1:].isalnum() or after[:1].isalnum() for before, after in pairwise(pieces))
-    return words_of(" ".join(pieces)) if is_whole and not rule.get("transform") else frozenset()
 
 
 def _name_removed_kind(support: _Support) -> str:

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 
 from graftline.codemod.review import Place, PlaceGroup
-from graftline.core.text_diff import escape_controls, unified_diff
+from graftline.core.text_diff import escape_controls, pluralize, unified_diff
 
 MAX_PLACES = 200
 """Places of a group that are on the page; the others are counted."""
@@ -47,23 +47,19 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
     return "".join((
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-        f"<style>{_STYLE}</style>\n<h1>{_count(places, 'place')} in {_count(files, 'file')}</h1>\n",
-        "<p>Places that look alike are one group. Rare groups stand first. Uncheck a group to leave it out.</p>\n",
+        f"<style>{_STYLE}</style>\n<h1>{pluralize(places, 'place')} in {pluralize(files, 'file')}</h1>\n",
+        "<p>Places of a rule with the same edit are one group. Rare groups stand first, and of a group those unlike the others. Uncheck a group to leave it out.</p>\n",
         *sections,
         f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
         f"<script>{_SCRIPT}</script>\n</html>\n",
     ))  # fmt: skip
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _section(rule: str, words: Sequence[str], groups: Sequence[PlaceGroup]) -> str:
     count = sum(len(group.places) for group in groups)
     summary, *details = (escape(escape_controls(line)) for line in words)
     return "".join((
-        f"<h2>{escape(rule)}: {_count(count, 'place')}</h2>\n",
+        f"<h2>{escape(rule)}: {pluralize(count, 'place')}</h2>\n",
         f"<details><summary>{summary}</summary><pre>{chr(10).join(details)}</pre></details>\n",
         *map(_group, groups),
     ))  # fmt: skip
@@ -79,7 +75,7 @@ def _group(group: PlaceGroup) -> str:
         more = f"<details><summary>the other places</summary>{''.join(map(_place, later))}{note}</details>\n"
     return (
         f'<h3><label><input type="checkbox" checked data-id="{escape(shlex.quote(group.id))}"> {escape(group.id)}'
-        f"</label>: {len(group.places)} like <code>{escape(escape_controls(group.shape))}</code>{rare}</h3>\n"
+        f"</label>: {len(group.places)} with <code>{escape(escape_controls(group.edit))}</code>{rare}</h3>\n"
         f"{''.join(map(_place, first))}{more}"
     )
 

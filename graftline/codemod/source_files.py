@@ -14,7 +14,7 @@ from pathlib import Path
 
 from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
 from graftline.codemod.equality import normalize_blank_lines
-from graftline.codemod.review import Accepts, Place, accept_all, shape_of
+from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule
 from graftline.core.errors import DataError
 from graftline.core.record import sync
@@ -292,25 +292,27 @@ def _rewrite(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox, acce
     for rule in rules:
         if rule.language != file.language:
             continue
+        words = list_words(rule.action)
         result = _accept(rule, *sandbox.apply_many(text, file.language, [rule.action]))
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
             return RewrittenFile(file, file.text, fault=fault)
-        matches = [match for match in result.matches if accepts(rule.id, shape_of(text[match.start : match.end]))]
+        shapes = {match: shape_of(text[match.start : match.end], match.replacement, words) for match in result.matches}
+        matches = [match for match in result.matches if accepts(rule.id, shapes[match])]
         if len(matches) < len(result.matches):
             result = replace_matches(text, matches, result.isolation)
-        places += [_place_of(match, text, rule.id, file.path) for match in matches]
+        places += [_place_of(match, text, rule.id, file.path, shapes[match]) for match in matches]
         text = normalize_blank_lines(text, result)
     return RewrittenFile(file, text, tuple(places))
 
 
-def _place_of(match: Match, text: str, rule: str, path: Path) -> Place:
+def _place_of(match: Match, text: str, rule: str, path: Path, shape: str) -> Place:
     start = text.rfind("\n", 0, match.start) + 1
     end = text.find("\n", match.end)
     head, tail = text[start : match.start], text[match.end : len(text) if end < 0 else end]
     matched = text[match.start : match.end]
     line = text.count("\n", 0, match.start) + 1
-    return Place(rule, path, line, head + matched + tail, head + match.replacement + tail, shape_of(matched))
+    return Place(rule, path, line, head + matched + tail, head + match.replacement + tail, shape)
 
 
 def _accept(rule: FileRule, result: SandboxResult) -> SandboxResult:

@@ -1,4 +1,4 @@
-"""The difference of two texts, and texts as a terminal can show them."""
+"""The difference of two texts, and texts as people are shown them."""
 
 import difflib
 import re
@@ -6,6 +6,11 @@ from collections.abc import Iterator
 
 # what moves the cursor, changes colors, or has text read in another order than it stands
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return `number` with its noun: 1 place, 2 places."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Iterator[str]:

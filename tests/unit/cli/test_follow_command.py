@@ -75,7 +75,7 @@ def test_an_edit_of_a_folder_is_followed_from_a_commit_as_well(repository: Path)
     arguments = ["--root", ".", "follow", "repo/app", "--commit", "HEAD", "--answers", "y", "--json"]
     output = json.loads(CliRunner().invoke(main, arguments).stdout)
     assert [(file["path"], file["places"]) for file in output["files"]] == [
-        ("repo/app/b.py", {"edits": 1, "imports": 1})
+        ("repo/app/b.py", {"get-to-fetch": 1, "imports": 1})
     ]
 
 

@@ -177,8 +177,8 @@ def test_apply_leaves_out_the_groups_that_are_rejected(folder: Path) -> None:
     put(folder, PLACES)
     groups = json.loads(run(folder, "apply", "rules.yml", "code", "--json").stdout)["groups"]
     assert [(group["id"], group["shape"], group["places"], group["rare"]) for group in groups] == [
-        ("fetch/1", 'x.x("", x=x(x)[0])', 1, True),
-        ("fetch/2", "x.x(0, x=0)", 11, False),
+        ("fetch/1", "get → fetch", 1, True),
+        ("fetch/2", "get → fetch", 11, False),
     ]
     result = run(folder, "apply", "rules.yml", "code", "--reject", "fetch/2", "--write", "--review", "page.html")
     assert (result.exit_code, "1 place in 1 file changed" in result.stderr) == (0, True)
