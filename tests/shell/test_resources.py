@@ -52,6 +52,11 @@ def root(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: p
     return found
 
 
+@pytest.fixture(scope="module")
+def job() -> dg.JobDefinition:
+    return build_definitions().resolve_implicit_global_asset_job_def()
+
+
 def test_every_asset_names_the_systems_it_uses_and_no_other(root: Path) -> None:
     train_in_memory(root)
     write_recipes(root)
@@ -99,9 +104,8 @@ def test_a_sandbox_that_cannot_be_had_breaks_nothing_that_does_not_name_it(
     ],
 )
 def test_what_a_launchpad_offers_is_refused_before_the_run(
-    root: Path, resource: str, settings: dict[str, Any], told: list[str]
+    job: dg.JobDefinition, resource: str, settings: dict[str, Any], told: list[str]
 ) -> None:
-    job = build_definitions().resolve_implicit_global_asset_job_def()
     with pytest.raises(dg.DagsterInvalidConfigError) as refused:
         dg.validate_run_config(job, {"resources": {resource: {"config": {"settings": settings}}}})
     assert [word for word in told if word not in str(refused.value)] == []
