@@ -2,6 +2,10 @@
 
 Tests run in the jail of the sandbox, and a text that takes too much time, memory or output fails them. Where they cannot be
 run, nothing is known about the text.
+
+Edits between releases have none. Of 500 functions in 23 releases on PyPI, no test of the source archive names 224, and 178 are named
+by tests that need too many files, parameters, fixtures of a `conftest.py`, or packages of another version; tests of the other 98 tell
+the two sides apart for four.
 """
 
 from collections.abc import Mapping, Sequence
