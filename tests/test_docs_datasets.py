@@ -108,13 +108,7 @@ def test_changes_of_repositories_are_as_the_page_says() -> None:
     own = section("docs/datasets.md", "## Changes of whole repositories")
     fields, reasons = (table(own[own.index(f"| {title} |") - 1 :]) for title in ("field", "reason"))
     documented = {code for row in fields for cell in row for code in codes(cell)}
-    assert RepositoryChange.model_fields.keys() - documented == {
-        "schema_version",
-        "id",
-        "language",
-        "answerable_by",
-        "unit",
-    }
+    assert RepositoryChange.model_fields.keys() - documented == {"schema_version", "id"}
     assert {code for row in fields for code in codes(row[0])} <= RepositoryChange.model_fields.keys()
     assert {codes(row[0])[0] for row in reasons} == {str(reason) for reason in ChangeRejectReason}
     said = [

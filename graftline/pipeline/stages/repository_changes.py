@@ -39,7 +39,7 @@ def repository_changes(lineage: Lineage) -> Built:
     datasets = [name for name, dataset in catalog.sources.items() if dataset.holds_releases and config.releases]
     inputs: dict[str, ArtifactRecord | str] = {
         "division": lineage.read_part(paths.division, division, ASSIGNED),
-        **{f"normalized/{name}": record for name, record in records.items()},
+        **{f"normalized/{name}": _read_edits_of(lineage, name, record) for name, record in records.items()},
         **{f"git/{repository.settings.name}": _revision(repository) for repository in repositories},
         **{f"records/{paths.relative(file)}": sha256_file(file) for file in files},
         **evaluation_records(lineage),
@@ -80,6 +80,12 @@ def repository_changes(lineage: Lineage) -> Built:
 def _revision(repository: Repository) -> str:
     """Return what changes when other commits would be read."""
     return digest([repository.license, list(repository.aliases), list(repository.history.commits)])
+
+
+def _read_edits_of(lineage: Lineage, dataset: str, record: ArtifactRecord) -> str:
+    """Return what stands for the edits of a dataset, whose labels and rejected rows are not read."""
+    names = sorted(name for name in record.files if name not in ("labels.jsonl", "dropped.parquet"))
+    return lineage.read_part(lineage.paths.normalized(dataset), record, *names) if names else record.identity
 
 
 def _read_edits(lineage: Lineage, datasets: list[str]) -> Iterator[Edit]:

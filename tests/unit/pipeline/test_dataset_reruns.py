@@ -83,7 +83,7 @@ def test_a_changed_language_of_one_dataset_remakes_that_language_alone(two: TwoD
         "raw second": "input source changed",
         "normalized second": "input raw changed",
         "division all": "input second changed",
-        "repository_changes all": "input division changed",
+        "repository_changes all": "input division, input normalized/second changed",
     }
     assert {name: reasons.pop(name) for name in over_all} == over_all
     # every split of that language, for which is whose is decided for all at once; and nothing of the other

@@ -38,8 +38,8 @@ def test_two_folders_hold_the_same_but_for_the_times(
     assert without_times(found) == without_times(other)
     # the sample, and what was fetched of it; edits of 3 languages in 2 files each, and drops; the division of each of
     # the 2 in use, what was ever assigned, and what moved; 7 files in each of 6 partitions; of changes, 3 splits, 2 tables,
-    # and what was assigned; records, of which label_tasks has nothing else
-    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 1 + 7 + 4 + 7 * 6 + 6 + 35, 35)
+    # what was assigned, and what that is like; records, of which label_tasks has nothing else
+    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 1 + 7 + 4 + 7 * 6 + 7 + 35, 35)
     assert [name for name, text in found.items() if str(here.root).encode() in text] == []
 
 
