@@ -124,7 +124,8 @@ def run_generalize(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, ask
     demonstrations = [Demonstration(place.path, before_of(commit, place), place.text) for place in shown]
 
     def answer(question: Question) -> bool:
-        return commit.agrees(question.path, question.start, question.end, question.replacement, texts[question.path])
+        # the text of the question: rules taken before it may have changed the file
+        return commit.agrees(question.path, question.start, question.end, question.replacement, question.text)
 
     files = {path: text for path, text in texts.items() if language_of(path) is not None}
     ask = answer if asks else None

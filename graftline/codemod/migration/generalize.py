@@ -24,10 +24,19 @@ from graftline.codemod.judge import judge
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
 from graftline.codemod.migration.imports import follow_imports, is_defined, learn_sources
-from graftline.codemod.migration.layout import lay_out, styles_of
-from graftline.codemod.migration.options import KEYWORD_WORDS, Option, Rule, generate_options, guard_option
+from graftline.codemod.migration.layout import keep_spaces, lay_out, realign, styles_of
+from graftline.codemod.migration.options import (
+    KEYWORD_WORDS,
+    Option,
+    Rule,
+    generate_options,
+    guard_option,
+    read_renaming,
+    rename_everywhere,
+)
 from graftline.codemod.migration.places import Place, Repository, apply_rules
-from graftline.codemod.migration.selection import Choice, Selection, select
+from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
+from graftline.codemod.migration.traits import traits_of
 from graftline.codemod.source_files import VENDORED
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Sandbox, ensure_decided
@@ -147,7 +156,7 @@ def generalize(
             units.remove(focus)
             continue
         remaining -= selection.questions
-        option, choice = selection.choice.options[0], selection.choice
+        option = selection.choice.options[0]
         for unit in units:
             if unit.language == focus.language:
                 unit.before = apply_rules(unit.before, unit.language, option.actions, sandbox)
@@ -158,17 +167,18 @@ def generalize(
             else:
                 undone.append(f"{focus.path}: no other place looks like the edit")
             continue
-        count = repository.apply(option, focus.language, selection.refused)
+        rules.append(_apply(selection, focus.language, repository))
         options.append(option)
-        rules.append(
-            ProposedRule(
-                option.actions,
-                focus.language,
-                len(choice.places - selection.refused),
-                count,
-                selection.confidence,
-            )
-        )
+        if selection.refused:
+            undone.append(f"{focus.path}: {len(selection.refused)} places like the edit stay as they are")
+    renaming = read_renaming(instruction)
+    if renaming is not None and renaming not in [option.renamed for option in options]:
+        for language in sorted({unit.language for unit in units}):
+            selection = _choose_renaming(renaming, language, repository, ask, remaining)
+            if selection is not None:
+                remaining -= selection.questions
+                rules.append(_apply(selection, language, repository))
+                options.append(selection.choice.options[0])
     if options:
         shown_before = {shown.path: shown.before for shown in demonstrations}
         _lay_out(repository, originals)
@@ -179,11 +189,19 @@ def generalize(
     return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
 
 
+def _apply(selection: Selection, language: Language, repository: Repository) -> ProposedRule:
+    option = selection.choice.options[0]
+    files = repository.apply(option, language, selection.refused)
+    places = len(selection.choice.places - selection.refused)
+    return ProposedRule(option.actions, language, places, files, selection.confidence)
+
+
 def _lay_out(repository: Repository, originals: Mapping[str, str]) -> None:
     """Lay out the statements that rules changed, in the style of the files that they are in."""
     changed = {path: text for path, text in originals.items() if repository.texts[path] != text}
     styles = styles_of(changed, {path: repository.languages[path] for path in changed})
     for path, text in changed.items():
+        repository.texts[path] = realign(text, keep_spaces(text, repository.texts[path]))
         style = styles.get(repository.languages[path])
         if style is not None:
             repository.texts[path] = lay_out(text, repository.texts[path], style)
@@ -309,7 +327,7 @@ def _choose(
     change = _change_of(focus)
     assert change is not None
     for site in change.code_sites[:_MAX_SITES_TRIED]:
-        options = list(generate_options(change, site))[:_MAX_OPTIONS]
+        options = list(generate_options(change, site, instruction))[:_MAX_OPTIONS]
         options = _filter(options, change, changes, repository.sandbox)
         if options:
             places = repository.find_places(options, focus.language)
@@ -319,8 +337,32 @@ def _choose(
                 question = Question(*place, repository.texts[place.path])
                 return ask(question) if ask else None
 
-            return select(choices, change, site, instruction, answer if ask else None, remaining)
+            return select(
+                choices,
+                weigh_choices(choices, change, site, instruction),
+                repository.traits_of(place for choice in choices for place in choice.places),
+                traits_of(focus.path, focus.before, site.start, site.end),
+                answer if ask else None,
+                remaining,
+            )
     return None
+
+
+def _choose_renaming(
+    renaming: tuple[str, str], language: Language, repository: Repository, ask: Ask | None, remaining: int
+) -> Selection | None:
+    """Return the choice for a renaming that the instruction speaks of and nobody has shown; None where it is not sure."""
+    options = list(rename_everywhere(*renaming, language))[: 2 if ask else 1]
+    choices = [choice for choice in _group(options, repository.find_places(options, language)) if choice.places]
+    if not choices:
+        return None
+
+    def answer(place: Place) -> bool | None:
+        return ask(Question(*place, repository.texts[place.path])) if ask else None
+
+    traits = repository.traits_of(place for choice in choices for place in choice.places)
+    selection = select(choices, [1 / len(choices)] * len(choices), traits, {}, answer if ask else None, remaining)
+    return selection if selection.is_sure else None
 
 
 def _filter(options: Sequence[Option], focus: Change, changes: Sequence[Change], sandbox: Sandbox) -> list[Option]:
@@ -337,6 +379,13 @@ def _filter(options: Sequence[Option], focus: Change, changes: Sequence[Change],
                 for option, (right, wrong) in zip(chosen, _judge(chosen, change, sandbox), strict=True)
             ]
     chosen = [option for option in chosen if option.contradictions * _LEAST_RIGHT <= option.support]
+    chosen = [option for option in chosen if not option.guesses] or chosen
+    # who writes a body again moves its lines, who joins lines of the edit joins those of others
+    chosen = [option for option in chosen if not option.rewrites_lines] or chosen
+    counts = sorted(text.count("\n") for text in (focus.before.text, focus.after.text))
+    results = [apply_rules(focus.before.text, focus.language, option.actions, sandbox) for option in chosen]
+    kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
+    chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
     return list(_leave_edited_alone(chosen, focus, sandbox))
 
 

@@ -22,6 +22,11 @@ _SIMPLE = re.compile(
 )
 _HEADS = re.compile(r"^(function_definition|with_statement|if_statement|for_statement|while_statement)$")
 _OPENING, _CLOSING = "([{", ")]}"
+_TOKENS = re.compile(r"(\w+|[^\w\s])")
+_MAX_REGION = 6_000
+"""Characters of changed lines whose blanks are compared."""
+_SPECIAL = re.compile(r"=>| \? |[=(,:]\s*/[^/*]")
+"""Arrow functions, conditions and regular expressions, which Prettier breaks by rules of their own."""
 _LEAST_SHARE, _LEAST_STATEMENTS, _MAX_STATEMENTS = 0.5, 4, 120
 _MAX_LINES = 40
 
@@ -41,6 +46,10 @@ class Style:
     """Whether lines that are too long are broken; else those that fit are joined and no more."""
 
 
+class _UnknownFormError(Exception):
+    """A line that is too long has what Prettier breaks by rules of its own."""
+
+
 def lay_out(before: str, after: str, style: Style) -> str:
     """Return `after` with the statements that differ from `before` laid out in `style`."""
     try:
@@ -53,6 +62,68 @@ def lay_out(before: str, after: str, style: Style) -> str:
     for (start, end), text in sorted(edits.items(), reverse=True):
         after = after[:start] + text + after[end:]
     return after
+
+
+def keep_spaces(before: str, after: str) -> str:
+    """Return `after` with the blanks and line ends of `before` between tokens that stand beside each other in both.
+
+    A rule that writes again what it captured moves its lines.
+    """
+    old_lines, new_lines = before.split("\n"), after.split("\n")
+    for start, end, new_start, new_end in reversed(list(_changed_regions(old_lines, new_lines))):
+        old, new = "\n".join(old_lines[start:end]), "\n".join(new_lines[new_start:new_end])
+        if 0 < len(old) <= _MAX_REGION and 0 < len(new) <= _MAX_REGION:
+            new_lines[new_start:new_end] = _keep_spaces_of(old, new).split("\n")
+    return "\n".join(new_lines)
+
+
+def _keep_spaces_of(old: str, new: str) -> str:
+    (old_gaps, old_tokens), (gaps, tokens) = _tokens_of(old), _tokens_of(new)
+    matcher = SequenceMatcher(None, old_tokens, tokens, autojunk=False)
+    for block in matcher.get_matching_blocks():
+        first = block.b
+        # what stands before the first of them may be what stood before it, though it is aligned with something else
+        if block.a > 0 and 0 < first < len(tokens) and old_tokens[block.a - 1] == tokens[first - 1]:
+            gaps[first] = old_gaps[block.a]
+        for offset in range(1, block.size):
+            gaps[first + offset] = old_gaps[block.a + offset]
+    return "".join(gap + token for gap, token in zip(gaps, [*tokens, ""], strict=True))
+
+
+def realign(before: str, after: str) -> str:
+    """Return `after` with lines moved that hang from a bracket which edits on its line have moved."""
+    old_lines, new_lines = before.split("\n"), after.split("\n")
+    for start, end, new_start, new_end in _changed_regions(old_lines, new_lines):
+        for number in range(end - start if end - start == new_end - new_start else 0):
+            old_column, column = _hanging(old_lines[start + number]), _hanging(new_lines[new_start + number])
+            if old_column is None or column is None or old_column == column:
+                continue
+            for offset in range(number + 1, _MAX_LINES):
+                if max(start, new_start) + offset >= min(len(old_lines), len(new_lines)):
+                    break
+                line, new_line = old_lines[start + offset], new_lines[new_start + offset]
+                blanks = len(line) - len(line.lstrip())
+                if blanks < old_column or not line.strip() or new_line[:blanks].strip():
+                    break
+                new_lines[new_start + offset] = " " * (blanks + column - old_column) + new_line.lstrip()
+    return "\n".join(new_lines)
+
+
+def _hanging(line: str) -> int | None:
+    """Return the column behind the innermost bracket that is open at the end of a line with something behind it."""
+    bare, opened = _blank_strings(line), list[int]()
+    for position, sign in enumerate(bare):
+        if sign in _OPENING:
+            opened.append(position)
+        elif sign in _CLOSING and opened:
+            opened.pop()
+    return opened[-1] + 1 if opened and bare[opened[-1] + 1 :].strip() else None
+
+
+def _tokens_of(text: str) -> tuple[list[str], list[str]]:
+    """Return the blanks before each token and behind the last, and the tokens."""
+    pieces = _TOKENS.split(text)
+    return pieces[::2], pieces[1::2]
 
 
 def infer_style(texts: Iterable[str], language: Language) -> Style | None:
@@ -68,19 +139,21 @@ def infer_style(texts: Iterable[str], language: Language) -> Style | None:
         lines += text.split("\n")
         if len(statements) > 30 * _MAX_STATEMENTS:
             break
-    broken = [pair for pair in statements if "\n" in pair[1]][:_MAX_STATEMENTS]
+    broken = [(margin, text) for margin, text in statements if "\n" in text and _join(text, language) is not None]
     if len(broken) < _LEAST_STATEMENTS:
         return None
+    broken = broken[:_MAX_STATEMENTS]
     indents = [line[: len(line) - len(line.lstrip())] for line in lines if line[:1] in (" ", "\t")]
     indent = "\t" if sum(i.startswith("\t") for i in indents) * 2 > len(indents) else "    "
     if language in ("javascript", "typescript", "tsx") and indent != "\t":
         indent = "  " if sum(len(i) == 2 for i in indents) * 20 > len(indents) else indent
+    widths = sorted(_columns(line) for line in lines if not line.lstrip().startswith(("*", "//", "/*", "#")))
+    width = next((w for w in _WIDTHS if widths[int(len(widths) * 0.998)] <= w), _WIDTHS[-1])
+    plain = Style(language, width, indent, False, False)
     if language == "java":
-        widths = sorted(_columns(line) for line in lines if not line.lstrip().startswith(("*", "//", "/*")))
-        width = next((w for w in _WIDTHS if widths[int(len(widths) * 0.998)] <= w), _WIDTHS[-1])
-        return Style(language, width, indent, False, False)
+        return plain
     best: tuple[float, Style] | None = None
-    for width in _WIDTHS:
+    for width in _WIDTHS[language != "python" :]:
         for trailing in (False, True) if language != "python" else (True,):
             style = Style(language, width, indent, trailing, True)
             results = [(format_statement(text, margin, style), text) for margin, text in broken]
@@ -90,15 +163,16 @@ def infer_style(texts: Iterable[str], language: Language) -> Style | None:
             share = sum(result == text for result, text in readable) / len(readable)
             if best is None or share > best[0] + 0.001:
                 best = share, style
-    return best[1] if best and best[0] >= _LEAST_SHARE else None
+    return best[1] if best and best[0] >= _LEAST_SHARE else plain
 
 
 def format_statement(text: str, margin: str, style: Style) -> str | None:
     """Return a statement as the formatter lays it out; None if it is not one of those that are laid out here."""
-    line = _join(text, style)
-    if line is None:
+    line = _join(text, style.language)
+    try:
+        return None if line is None else "\n".join(_break(line, margin, style))
+    except _UnknownFormError:
         return None
-    return "\n".join(_break(line, margin, style))
 
 
 def _edits(
@@ -120,25 +194,33 @@ def _edits(
             if format_statement(old_text, old_margin, style) != old_text:
                 continue
         else:
-            joined, old_joined = _join(text, style), _join(old_text, style)
+            joined, old_joined = _join(text, style.language), _join(old_text, style.language)
             fits = joined is not None and _columns(margin + joined) <= style.width
             if not fits or old_joined is None or _columns(old_margin + old_joined) <= style.width:
                 continue
+            head, last = text.partition("\n")[0][-1:], text.rpartition("\n")[2].strip()[:1]
+            if style.language == "python" and (head not in _OPENING or last not in _CLOSING):
+                continue  # lines that hang from a bracket stay as they are
         yield (node.start, node.start + len(text)), laid_out
 
 
-def _changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+def _changed_regions(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     front = common_length(old, new)
     back = min(common_length(old[::-1], new[::-1]), min(len(old), len(new)) - front)
     middle, new_middle = old[front : len(old) - back], new[front : len(new) - back]
     matcher = SequenceMatcher(None, middle, new_middle, autojunk=len(middle) > 3_000)
     for tag, i, j, k, m in matcher.get_opcodes():
-        if tag == "equal":
-            continue
-        if j - i == m - k:
-            yield from ((front + i + n, front + i + n + 1, front + k + n, front + k + n + 1) for n in range(j - i))
-        else:
+        if tag != "equal":
             yield front + i, front + j, front + k, front + m
+
+
+def _changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield changed regions, line by line where as many lines stand on both sides."""
+    for i, j, k, m in _changed_regions(old, new):
+        if j - i == m - k:
+            yield from ((i + n, i + n + 1, k + n, k + n + 1) for n in range(j - i))
+        else:
+            yield i, j, k, m
 
 
 def _line_starts(text: str) -> list[int]:
@@ -168,8 +250,7 @@ def _statements(tree: Tree) -> Iterator[Node]:
         node = pending.pop()
         if _SIMPLE.match(node.kind) or (_HEADS.match(node.kind) and tree.language == "python"):
             yield node
-        if node.children and not node.kind.endswith(("argument_list", "arguments")):
-            pending += node.children
+        pending += node.children
 
 
 def _source_of(tree: Tree, node: Node) -> tuple[str, str] | None:
@@ -190,20 +271,20 @@ def _source_of(tree: Tree, node: Node) -> tuple[str, str] | None:
     return None if tail.strip() else (line, text)
 
 
-def _join(text: str, style: Style) -> str | None:
+def _join(text: str, language: Language) -> str | None:
     """Return a statement as one line; None where its lines may not be joined."""
-    if "\\\n" in text or '"""' in text or "'''" in text or not _is_plain(text, style.language):
+    if "\\\n" in text or '"""' in text or "'''" in text or not _is_plain(text, language):
         return None
     joined = ""
     for number, line in enumerate(text.split("\n")):
         part = line.strip()
         if not part and number:
             return None
-        if joined and (joined[-1] in "([" or part[:1] in ")]" or (part[:1] == "." and style.language != "python")):
+        if joined and (joined[-1] in "([" or part[:1] in ")]" or (part[:1] == "." and language != "python")):
             joined += part
         else:
             joined += (" " if joined else "") + part
-    if style.language != "python":
+    if language != "python":
         if re.search(r"\{\s*\n", text):
             return None  # braces that are open stay open
         joined = re.sub(r",(?=[)\]])", "", joined)
@@ -254,6 +335,8 @@ def _break(line: str, margin: str, style: Style) -> list[str]:
     head, body, tail = line[: opening + 1], line[opening + 1 : closing].strip(), line[closing:]
     inner = margin + style.indent
     items = _split(body)
+    if not is_python and (_SPECIAL.search(_blank_strings(f"{head} {tail}")) or "=>" in "".join(items[-1:])):
+        raise _UnknownFormError
     is_magic = body.endswith(",")
     if not is_python and len(items) > 1 and items[-1].startswith("{") and items[-1].endswith("}"):
         start = head + ", ".join(items[:-1]) + ", {"
@@ -269,6 +352,7 @@ def _break(line: str, margin: str, style: Style) -> list[str]:
         return [head, inner + body, margin + tail]
     if len(items) == 1 and not is_magic:
         lines = _break(items[0], inner, style)
+        lines[-1] += "," if style.trailing and not is_python and not items[0].startswith("...") else ""
         return [head, inner + lines[0], *lines[1:], margin + tail]
     lines = []
     for number, item in enumerate(items):

@@ -43,13 +43,33 @@ _TYPES: Mapping[Language, str] = {
     "java": "class A { @ x; }",
 }
 """Where a type stands that is no program alone."""
+_TEXTS: Mapping[Language, tuple[str, ...]] = {
+    "python": ("string_content", "comment"),
+    "java": ("string_fragment", "line_comment", "block_comment"),
+    **dict.fromkeys(("javascript", "typescript", "tsx"), ("string_fragment", "comment")),
+}
+_NODE_MODULES = (
+    "assert|buffer|child_process|cluster|console|constants|crypto|dgram|diagnostics_channel|dns|domain|events"
+    "|fs|http|http2|https|inspector|module|net|os|path|perf_hooks|process|punycode|querystring|readline|repl"
+    "|stream|string_decoder|timers|tls|trace_events|tty|url|util|v8|vm|wasi|worker_threads|zlib"
+)
+"""Modules that are a part of Node.js: a string that is one of them is likely to stand for all."""
 KEYWORD_WORDS = frozenset[str]().union(*KEYWORDS.values())
 _NAME = re.compile(r"[^\W\d][\w$]*")
 _TOKENS = re.compile(r"\w+|[^\w\s]")
 _QUOTES = re.compile(r"""(['"`]).*?\1|\\\S*""")
 """What may be written otherwise where it is matched."""
 _WORDS = re.compile(r"[^\W\d]\w*")
+_OF_RULES = frozenset(("None", "template", "expandStart", "expandEnd", "kind", "pattern"))
+"""Words of rules, not of code."""
+_NAMES_OF = re.compile(r"[^\W\d][\w$]*")
+_RENAMED = re.compile(r"""([\w$.]*[\w$])(\(\))?[`'"]*\s*(->|=>|→|\bto\b|\bwith\b|\bby\b)\s*[`'"]*([\w$.]*[\w$])""")
+_ARROWS = ("->", "=>", "→")
+_REPLACES = re.compile(r"\b(renam|replac|chang|migrat|switch|convert|mov)", re.IGNORECASE)
 _MAX_QUOTED, _MAX_REGIONS, _MAX_VARIABLES = 160, 3, 3
+_TELLING = re.compile(r".[_A-Z]")
+_LEAST_TELLING = 6
+"""Characters of a name that is looked for in strings and comments."""
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -78,18 +98,38 @@ class Option:
         return frozenset(_WORDS.findall(VARIABLE.sub(" ", " ".join(texts))))
 
     @property
+    def rewrites_lines(self) -> bool:
+        """Whether they write several lines."""
+        return any(str(rule_of(action)["fix"]).count("\n") > 1 for action in self.actions)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether one of them writes new words in the place of something that it does not quote."""
+        for action in self.actions:
+            rule = rule_of(action)
+            pattern, fix = str(rule["rule"]), str((rule["fix"], rule.get("transform")))
+            if {*VARIABLE.findall(pattern)} - {*VARIABLE.findall(fix)} - {"$WHOLE"}:
+                words = [{*_WORDS.findall(VARIABLE.sub(" ", text))} for text in (pattern, fix)]
+                if words[1] - words[0] - _OF_RULES:
+                    return True
+        return False
+
+    @property
     def renamed(self) -> tuple[str, str] | None:
         """The one name that they put in the place of another; None where there are several."""
         gone, come = (side - KEYWORD_WORDS for side in (self.words - self.written, self.written - self.words))
         return (min(gone), min(come)) if len(gone) == len(come) == 1 else None
 
 
-def generate_options(change: Change, site: Site) -> Iterator[Option]:
-    """Yield the options for a difference, each once, broad ones first."""
+def generate_options(change: Change, site: Site, instruction: str = "") -> Iterator[Option]:
+    """Yield the options for a difference, each once, broad ones first.
+
+    A name that `instruction` speaks of is renamed in strings, comments and compound names as well.
+    """
     emitted = set()
     sources = (
-        *(_names(change, site), _affixes(change, site), _nodes(change, site), _lists(change, site)),
-        *(_modifiers(change, site), _decorators(change, site), _shapes(change, site)),
+        *(_names(change, site, instruction), _affixes(change, site), _nodes(change, site), _lists(change, site)),
+        *(_brackets(change, site), _modifiers(change, site), _decorators(change, site), _shapes(change, site)),
     )
     for option in (option for source in sources for option in source):
         key = "\n".join(action.model_dump_json() for action in option.actions)
@@ -104,7 +144,37 @@ def generate_options(change: Change, site: Site) -> Iterator[Option]:
             yield Option((candidate.action,), "example", "any", candidate.words)
 
 
-def _names(change: Change, site: Site) -> Iterator[Option]:
+def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option]:
+    """Yield the renaming of a name in code, and in strings, comments and compound names as well."""
+    kinds = [kind for kind in _NAMES[language] if kind not in _TYPELESS.get(language, ())]
+    names = {"any": [{"kind": kind} for kind in kinds], "regex": f"^{rust_regex(old)}$"}
+    yield _option(names, new, "name", "any", language, old)
+    if len(old) < _LEAST_TELLING or not _TELLING.search(old):
+        return
+    quoted, by = rust_regex(old), new.replace("$", "$$")
+    part, word = rf"(^|_){quoted}(_|$)", rf"\b{quoted}\b"
+    compound = {"any": [{"kind": kind} for kind in kinds], "regex": part, "not": {"regex": f"^{quoted}$"}}
+    texts = {"any": [{"kind": kind} for kind in _TEXTS[language]], "regex": word}
+    further = (_transform(compound, [(part, f"${{1}}{by}${{2}}")]), _transform(texts, [(word, by)]))
+    first = _option(names, new, "name", "text", language, old)
+    yield replace(first, actions=(*first.actions, *further), words=frozenset())
+
+
+def read_renaming(instruction: str) -> tuple[str, str] | None:
+    """Return the name that a sentence says is replaced, and the new one; None if it says no such thing.
+
+    `a.old_name -> a.new_name` is the renaming of `old_name`.
+    """
+    for match in _RENAMED.finditer(instruction):
+        old, new = match[1].split("."), match[4].split(".")
+        is_name = len(old[-1]) >= _LEAST_TELLING and bool(_TELLING.search(old[-1]))
+        is_told = match[3] in _ARROWS or bool(_REPLACES.search(instruction[: match.start()]))
+        if old[:-1] == new[:-1] and old != new and is_name and is_told:
+            return old[-1], new[-1]
+    return None
+
+
+def _names(change: Change, site: Site, instruction: str) -> Iterator[Option]:
     """Yield the renaming of a name: in every kind of node, in its own, and by its place."""
     node = find_covering_chain(change.before, site)[-1]
     old = change.before.of(node)
@@ -116,7 +186,8 @@ def _names(change: Change, site: Site) -> Iterator[Option]:
     rule = {"regex": f"^{rust_regex(old)}$"}
     kinds = [kind for kind in _NAMES[change.language] if kind not in _TYPELESS.get(change.language, ())]
     if _NAME.fullmatch(new) and node.kind in kinds:
-        yield _option({"any": [{"kind": kind} for kind in kinds], **rule}, new, "name", "any", change.language, old)
+        is_told = old in _NAMES_OF.findall(instruction)
+        yield from list(rename_everywhere(old, new, change.language))[: 2 if is_told else 1]
     if node.is_named:
         for context, condition in list_contexts(change.before, node):
             is_own = {"kind": node.kind, **rule, **condition}
@@ -135,12 +206,34 @@ def _affixes(change: Change, site: Site) -> Iterator[Option]:
     if not middle or not (head or tail) or "\n" in new or VARIABLE.search(new):
         return
     form = r"^[A-Za-z][\w$/-]*$" if "." not in old else r"^[\w$./-]+$"
+    if re.fullmatch(rf"({_NODE_MODULES})(/\w+)?", old):
+        form = rf"^({_NODE_MODULES})(/\w+)?$"
     excluded = {"not": {"regex": f"^{rust_regex(head)}"}} if head else {"not": {"regex": f"{rust_regex(tail)}$"}}
     for context, condition in list_contexts(change.before, node):
         if context in ("second", "aunt"):
             rule = {"pattern": "$WHOLE", "kind": node.kind, "regex": form, **excluded, **condition}
             action = RuleAction(rule=rule, fix=f"{head}$WHOLE{tail}")
             yield Option((action,), "affix", context, required_words(action, change.language))
+
+
+def _brackets(change: Change, site: Site) -> Iterator[Option]:
+    """Yield the change of a list of Python to a tuple, or back, whatever it holds, by its place."""
+    if change.language != "python":
+        return
+    for node in find_covering_chain(change.before, site)[::-1]:
+        new = _new_text(change, Region(node, node))
+        if node.kind not in ("list", "tuple") or new is None or new[:1] + new[-1:] not in ("()", "[]"):
+            continue
+        old = change.before.of(node)
+        if new[0] == old[0] or [w.rstrip(",") for w in new[1:-1].split()] != [w.rstrip(",") for w in old[1:-1].split()]:
+            return
+        opening, closing = new[0], new[-1]
+        edits = [(r"(?s)^.(.*).$", rf"{opening}${{1}}{closing}")]
+        if opening == "(":  # one item alone needs a comma
+            edits.append((r"(?s)^\(([^,]*[^,\s])(\s*)\)$", "(${1},${2})"))
+        for context, condition in list_contexts(change.before, node):
+            action = _transform({"kind": node.kind, **condition}, edits)
+            yield Option((action,), "brackets", context, required_words(action, change.language))
 
 
 def _modifiers(change: Change, site: Site) -> Iterator[Option]:

@@ -1,6 +1,6 @@
 """The places of a repository that rules would change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from graftline.codemod.diff import common_length
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.migration.options import Option, Rule
+from graftline.codemod.migration.traits import traits_of
 from graftline.sandbox.base import (
     Match,
     Request,
@@ -82,27 +83,40 @@ class Repository:
         """Change all files as `option` says but for the places in `refused`; return how many files that were."""
         paths = [path for path in self.texts if self.languages[path] == language and option.words <= self.words(path)]
         before = {path: self.texts[path] for path in paths}
-        for action in option.actions:
+        # where places are refused, all rules see the same text: it is what says where they are
+        steps = [option.actions] if refused else [(action,) for action in option.actions]
+        for actions in steps:
             for first in range(0, len(paths), _BATCH_FILES):
                 part = paths[first : first + _BATCH_FILES]
-                requests = [Request(self.texts[path], language, (action,)) for path in part]
-                for path, [result] in zip(part, self.sandbox.apply_each(requests), strict=True):
-                    self.texts[path] = self._rewrite(path, result, refused)
+                requests = [Request(self.texts[path], language, actions) for path in part]
+                for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
+                    self.texts[path] = self._rewrite(path, results, refused)
         changed = [path for path in paths if self.texts[path] != before[path]]
         for path in changed:
             self._words.pop(path, None)
         return len(changed)
 
-    def _rewrite(self, path: str, result: SandboxResult, refused: frozenset[Place]) -> str:
-        """Return the text of a file as a rule leaves it, but for places in `refused`, and those that would lose a comment."""
-        text, matches = self.texts[path], list[Match]()
-        for match in ensure_decided(result).matches if result.verdict is Verdict.OK else ():
-            laid_out = _lay_out(text, match, self.languages[path])
+    def traits_of(self, places: Iterable[Place]) -> dict[Place, Mapping[str, str]]:
+        """Return the traits of places, each once."""
+        return {
+            place: traits_of(place.path, self.texts[place.path], place.start, place.end) for place in frozenset(places)
+        }
+
+    def _rewrite(self, path: str, results: Sequence[SandboxResult], refused: frozenset[Place]) -> str:
+        """Return the text of a file as rules leave it, but for places in `refused`, and those that would lose a comment.
+
+        Of matches that overlap, the first is made.
+        """
+        text, matches, position = self.texts[path], list[Match](), 0
+        usable = [result for result in results if ensure_decided(result).verdict is Verdict.OK]
+        for match in sorted((match for result in usable for match in result.matches), key=lambda match: match.start):
+            laid_out = _lay_out(text, match, self.languages[path]) if match.start >= position else match
             if laid_out is None:
                 self.commented.add((path, text.count("\n", 0, match.start) + 1))
-            elif cut(path, text, laid_out) not in refused:
+            elif match.start >= position and cut(path, text, laid_out) not in refused:
                 matches.append(laid_out)
-        return normalize_blank_lines(text, replace_matches(text, matches, result.isolation)) if matches else text
+                position = match.end
+        return normalize_blank_lines(text, replace_matches(text, matches, usable[0].isolation)) if matches else text
 
     def words(self, path: str) -> frozenset[str]:
         """Return the words of a file."""

@@ -1,14 +1,16 @@
-"""Which of several rules that explain an edit is the one that was meant.
+"""Which of several rules that explain an edit is the one that was meant, and at which of its places.
 
-Every choice has a weight beforehand, from how its rules were made and what they would change; answers about places then
-tell the choices apart. A place is asked about whose answer is least certain. What is taken in the end is what is
-expected to do most of the change at a precision of 0.9, over all choices as they are then believed; if nothing is
-expected to, nothing is.
+Every choice has a weight beforehand, from how its rules were made and what they would change. Places that the same
+choices have and whose traits are alike (`migration.traits`) are a group: an answer about one speaks for all, and for
+groups that share what sets it apart from places that are right. Asked is the question that promises most; taken is the
+choice, without the groups that answers speak against, which is expected to do most of the change at a precision of 0.9.
+If none is expected to, nothing is done.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language
@@ -18,21 +20,36 @@ from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.migration.options import Option
 from graftline.codemod.migration.places import Place
+from graftline.codemod.migration.traits import TRAITS
 from graftline.core.hashing import sha256_text
 
-_YES_INSIDE, _YES_OUTSIDE = 0.9, 0.08
+_REFUSAL, _LEAST_UNLIKE = 0.5, 0.5
+"""How much an answer of no speaks against all places of a choice where the place is so unlike those that are right."""
+_YES_INSIDE, _YES_OUTSIDE = 0.85, 0.06
 """How often a place is answered with yes that the choice which is meant has, and one that it has not: rules are not
 exactly what is meant."""
-_PRECISION = 0.9
+_RIGHT, _WRONG, _OUTSIDE = 4.0, 0.2, -4.0
+"""Answers of yes and no that a choice has beforehand, and the logarithm of the odds of places that it has not."""
+_AGAINST = {
+    **{"folder": 0.9, "tests": 0.6, "parent": 0.3, "file": 0.6, "callee": 0.9, "receiver": 0.6, "left": 0.9},
+    **{"right": 1.5, "head": 1.5, "removed": 0.9, "elsewhere": 1.8, "syntax": 1.8},
+}
+"""What the odds lose where a place shares a trait with one that was refused, and with none that is right."""
+_UNLIKE = {"folder": 0.3, "tests": 0.2, "callee": 0.2, "receiver": 0.2, "elsewhere": 1.2, "syntax": 0.7}
+"""What they lose where none that is right has the trait."""
+_LEAST_LIKELY = 0.5
+_PRECISION, _WIDTH = 0.85, 0.04
+"""Expected precision at which a choice is as likely as not to reach 0.9, and how fast that changes."""
 _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
-_MAX_SAMPLED, _LEAST_SAMPLED = 4, 3
-"""Questions that are left for trying what was chosen, and places of a folder that are worth one."""
-_LEAST_ANSWERS, _LEAST_SHARE = 3, 0.34
-"""From so many answers on, what is chosen is left undone if a smaller share of them is yes."""
-_TESTS = frozenset(("test", "tests", "__tests__", "testing"))
-_CERTAIN = 0.12
-"""Bits: an answer that is expected to say less is not asked for."""
+_LEAST_BELIEF, _LEAST_GAIN, _LEAST_DOUBT = 0.01, 0.01, 0.01
+_MAX_QUESTIONS_TRIED, _MAX_TRIED_ALIKE = 10, 4
+_LEAST_ANSWERS, _LEAST_PLACES = 3, 4
+"""Answers about places of what is taken, one for so many places at most."""
+_SIZE = 0.7
+"""Power of the number of places by which a group counts."""
+_TEMPER = 0.7
+"""Power of the weights beforehand where answers are to come: they are as likely wrong as right for a new repository."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,94 +68,229 @@ class Selection:
     confidence: float
     questions: int
     refused: frozenset[Place] = frozenset()
+    """Places of the choice that stay as they are."""
     is_sure: bool = True
     considered: int = 0
     """Places that any of the choices would change."""
 
 
-Features = dict[str, float]
+Traits = Mapping[str, str]
+
+
+@dataclass(eq=False)
+class _Group:
+    """Places that the same choices have and that are alike."""
+
+    choices: frozenset[int]
+    traits: Traits
+    places: list[Place]
+
+    @cached_property
+    def weight(self) -> float:
+        return float(len(self.places) ** _SIZE)
+
+
+@dataclass
+class _State:
+    """What is believed after some answers."""
+
+    groups: Sequence[_Group]
+    prior: Sequence[float]
+    """Of each choice, and last of none of them."""
+    own: Traits
+    """Of the place that was shown."""
+    answers: tuple[tuple[_Group, bool], ...] = ()
+
+    def after(self, group: _Group, is_right: bool) -> "_State":
+        """Return the state with one more answer."""
+        return _State(self.groups, self.prior, self.own, (*self.answers, (group, is_right)))
+
+    @cached_property
+    def beliefs(self) -> list[float]:
+        """How likely each choice is the one that is meant; the last: none is."""
+        weights = list(self.prior)
+        for group, is_right in self.answers:
+            # a place unlike those that are right is refused more easily
+            inside = min(_YES_INSIDE, _share(math.log(_RIGHT / _WRONG) - self.unlike(group)))
+            for number in range(len(weights)):
+                share = inside if number in group.choices else _YES_OUTSIDE
+                weights[number] *= share if is_right else 1 - share
+        return [weight / sum(weights) for weight in weights]
+
+    @cached_property
+    def good(self) -> dict[str, set[str]]:
+        """The traits of places that are right, by name."""
+        rows = [self.own, *(group.traits for group, is_right in self.answers if is_right)]
+        return {name: {row[name] for row in rows if name in row} for name in TRAITS}
+
+    def unlike(self, group: _Group) -> float:
+        """Return what a group loses for traits that no place has which is right."""
+        good = self.good
+        return sum(w for name, w in _UNLIKE.items() if good[name] and group.traits[name] not in good[name])
+
+    @cached_property
+    def likely(self) -> list[int]:
+        """The choices that are not ruled out."""
+        return [number for number, belief in enumerate(self.beliefs[:-1]) if belief >= _LEAST_BELIEF]
+
+    @cached_property
+    def odds(self) -> dict[int, list[float]]:
+        """How likely a place of each group is right if a choice is the one that is meant, by choice."""
+        good, unlike = self.good, [self.unlike(group) for group in self.groups]
+        refused = [group for group, is_right in self.answers if not is_right]
+        against = [
+            [
+                sum(w for n, w in _AGAINST.items() if g.traits[n] == no.traits[n] not in good[n]) + (g is no)
+                for g in self.groups
+            ]
+            for no in refused
+        ]
+        refusals = [_REFUSAL if self.unlike(no) >= _LEAST_UNLIKE else 1.0 for no in refused]
+        odds: dict[int, list[float]] = {}
+        outside = _share(_OUTSIDE)
+        by_answers: dict[tuple[int, ...], list[float]] = {}
+        for number in self.likely:
+            # that a place is refused which the choice has not says nothing against those that it has
+            own: tuple[int, ...] = tuple(number in no.choices for no in refused)
+            own += (sum(is_right and number in group.choices for group, is_right in self.answers),)
+            if own not in by_answers:
+                used = [column for column, is_own in zip(against, own, strict=False) if is_own]
+                base = math.log(
+                    (_RIGHT + own[-1]) / (_WRONG + sum(w for w, is_own in zip(refusals, own, strict=False) if is_own))
+                )
+                by_answers[own] = [_share(base - u - sum(c[g] for c in used)) for g, u in enumerate(unlike)]
+            inside = by_answers[own]
+            odds[number] = [i if number in g.choices else outside for g, i in zip(self.groups, inside, strict=True)]
+        return odds
+
+    @cached_property
+    def yes(self) -> list[float]:
+        """How likely a place of each group is right."""
+        shares = [self.beliefs[-1] * _share(_OUTSIDE)] * len(self.groups)
+        total = self.beliefs[-1] + sum(self.beliefs[number] for number in self.likely)
+        for number in self.likely:
+            shares = [s + self.beliefs[number] * o for s, o in zip(shares, self.odds[number], strict=True)]
+        return [share / total for share in shares]
+
+    def choose(self) -> tuple[float, int | None, list[int]]:
+        """Return what is best taken: what it is expected to be worth, the choice, and which groups of it."""
+        sizes = [len(group.places) for group in self.groups]
+        expected = {
+            number: [size * odds for size, odds in zip(sizes, self.odds[number], strict=True)] for number in self.likely
+        }
+        best: tuple[float, int | None, list[int]] = (0.0, None, [])
+        for number in self.likely:
+            odds = self.odds[number]
+            own = [g for g, group in enumerate(self.groups) if number in group.choices and odds[g] >= _LEAST_LIKELY]
+            size = sum(sizes[g] for g in own)
+            if not own:
+                continue
+            worth = -_LOSS * self.beliefs[-1]
+            for other in self.likely:
+                right = sum(expected[other][g] for g in own)
+                is_precise = _share((right / size - _PRECISION) / _WIDTH)
+                recall = right / (sum(expected[other]) + 0.3)
+                worth += self.beliefs[other] * (is_precise * recall - _LOSS * (1 - is_precise))
+            if worth > best[0]:
+                best = worth, number, own
+        return best
 
 
 def select(
     choices: Sequence[Choice],
-    change: Change,
-    site: Site,
-    instruction: str,
+    priors: Sequence[float],
+    traits: Mapping[Place, Traits],
+    own: Traits,
     answer: Callable[[Place], bool | None] | None,
     max_questions: int,
 ) -> Selection:
-    """Return the choice that is taken, after at most `max_questions` answers."""
+    """Return the choice that is taken, after at most `max_questions` answers.
+
+    `priors` are how likely choices are beforehand (`weigh_choices`), `traits` those of every place, `own` of the one shown.
+    """
+    tempered = [prior ** (_TEMPER if answer else 1) for prior in priors]
+    prior = [weight / sum(tempered) * (1 - _NOTHING) for weight in tempered] + [_NOTHING]
+    state = _State(_group_places(choices, traits), prior, own if answer else {})
+    answers: dict[Place, bool | None] = {}
+    while answer is not None and len(answers) < max_questions:
+        group = _next_group(state, answers)
+        if group is None:
+            break
+        place = next(place for place in group.places if place not in answers)
+        is_right = answers[place] = answer(place)
+        if is_right is not None:
+            state = state.after(group, is_right)
+    _, number, members = state.choose()
+    considered = len(frozenset().union(*(choice.places for choice in choices)))
+    if number is None:
+        best = max(range(len(choices)), key=lambda n: state.beliefs[n])
+        return Selection(choices[best], round(state.beliefs[best], 3), len(answers), frozenset(), False, considered)
+    places = {place for g in members for place in state.groups[g].places if answers.get(place) is not False}
+    refused = choices[number].places - places
+    return Selection(choices[number], round(state.beliefs[number], 3), len(answers), refused, bool(places), considered)
+
+
+def _group_places(choices: Sequence[Choice], traits: Mapping[Place, Traits]) -> list[_Group]:
+    """Return the places in groups, those of most places first, all in an order that depends on their texts alone."""
+    owners: dict[Place, set[int]] = {}
+    for number, choice in enumerate(choices):
+        for place in choice.places:
+            owners.setdefault(place, set()).add(number)
+    groups: dict[tuple[frozenset[int], tuple[str, ...]], _Group] = {}
+    for place in sorted(owners, key=lambda place: sha256_text(repr(place))):
+        numbers = frozenset(owners[place])
+        key = numbers, tuple(value for name, value in traits[place].items() if name not in ("file", "parent"))
+        groups.setdefault(key, _Group(numbers, traits[place], [])).places.append(place)
+    return list(groups.values())
+
+
+def _next_group(state: _State, answers: Mapping[Place, bool | None]) -> _Group | None:
+    """Return the group of which a place is best asked about; None if no answer is likely to say anything."""
+    doubts = sorted(
+        (
+            (-group.weight * share * (1 - share), number)
+            for number, (group, share) in enumerate(zip(state.groups, state.yes, strict=True))
+            if any(place not in answers for place in group.places)
+        ),
+    )
+    trials: list[int] = []
+    for _, number in doubts:
+        alike = sum(state.groups[other].choices == state.groups[number].choices for other in trials)
+        if alike < _MAX_TRIED_ALIKE and len(trials) < _MAX_QUESTIONS_TRIED:
+            trials.append(number)
+    worth, _, members = state.choose()
+    best: tuple[float, _Group | None] = (_LEAST_GAIN, None)
+    for number in trials:
+        group, share = state.groups[number], state.yes[number]
+        after = share * state.after(group, True).choose()[0] + (1 - share) * state.after(group, False).choose()[0]
+        if after - worth > best[0]:
+            best = after - worth, group
+    if best[1] is None:  # what is taken is tried where it is least like what is right
+        own = [group for group in (state.groups[g] for g in members) if any(p not in answers for p in group.places)]
+        size = sum(len(state.groups[g].places) for g in members)
+        count = sum(any(g is state.groups[m] for m in members) for g, _ in state.answers)
+        if own and count < min(_LEAST_ANSWERS, size // _LEAST_PLACES):
+            return max(own, key=lambda group: group.weight * (1 + state.unlike(group)))
+    total = sum(group.weight * share for group, share in zip(state.groups, state.yes, strict=True))
+    if best[1] is None and doubts and -doubts[0][0] >= _LEAST_DOUBT * total:
+        return state.groups[doubts[0][1]]
+    return best[1]
+
+
+def _share(odds: float) -> float:
+    """Return the probability whose odds have a logarithm."""
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+
+def weigh_choices(choices: Sequence[Choice], change: Change, site: Site, instruction: str) -> list[float]:
+    """Return how likely each choice is the one that is meant, before anything is asked."""
     rows = [weigh(choice, choices, change, site, instruction) for choice in choices]
     scores = [sum(WEIGHTS.get(name, 0.0) * value for name, value in row.items()) for row in rows]
     weights = [math.exp(score - max(scores)) for score in scores]
-    beliefs = [weight / sum(weights) * (1 - _NOTHING) for weight in weights] + [_NOTHING]  # the last: none of them
-    answers: dict[Place, bool] = {}
-    count = 0
-    groups = _places_by_choices(choices)
-    while answer is not None and count < max_questions:
-        pattern, place = _next_place(groups, beliefs)
-        if place is None:
-            break
-        groups[pattern].remove(place)
-        is_right = answer(place)
-        count += 1
-        if is_right is None:
-            continue
-        yes = [_YES_INSIDE if is_inside else _YES_OUTSIDE for is_inside in (*pattern, False)]
-        weights = [belief * (share if is_right else 1 - share) for belief, share in zip(beliefs, yes, strict=True)]
-        beliefs = [weight / sum(weights) for weight in weights]
-        answers[place] = is_right
-    gains = _expected_gains(choices, beliefs)
-    best = gains.index(max(gains))
-    is_sure = gains[best] > 0
-    if answer is not None and is_sure:
-        count += _sample(choices[best].places, answers, answer, min(_MAX_SAMPLED, max_questions - count))
-    refused = _refuse(choices[best].places, answers)
-    results = [is_right for place, is_right in answers.items() if place in choices[best].places - refused]
-    results += [False for place in refused if place in answers]
-    is_sure = is_sure and (len(results) < _LEAST_ANSWERS or sum(results) >= _LEAST_SHARE * len(results))
-    is_sure = is_sure and refused != choices[best].places
-    considered = len(frozenset().union(*(choice.places for choice in choices)))
-    return Selection(choices[best], round(beliefs[best], 3), count, refused, is_sure, considered)
+    return [weight / sum(weights) for weight in weights]
 
 
-def _sample(
-    places: frozenset[Place], answers: dict[Place, bool], answer: Callable[[Place], bool | None], limit: int
-) -> int:
-    """Ask for a place of each folder that none was asked of, the largest first, and once more where one is wrong."""
-    count = 0
-    for own in sorted(_by_folder(places).values(), key=len, reverse=True):
-        if len(own) < _LEAST_SAMPLED:
-            continue
-        results = [answers[place] for place in own if place in answers]
-        for place in own:
-            if count == limit or (results and (results[-1] or len(results) > 1)):
-                break
-            if place not in answers and (is_right := answer(place)) is not None:
-                answers[place] = is_right
-                results.append(is_right)
-                count += 1
-    return count
-
-
-def _refuse(places: frozenset[Place], answers: Mapping[Place, bool]) -> frozenset[Place]:
-    """Return the places that stay: those answered with no, and folders of which no place was answered with yes."""
-    refused: set[Place] = set()
-    for own in _by_folder(places).values():
-        results = [answers[place] for place in own if place in answers]
-        refused |= {place for place in own if answers.get(place) is False}
-        if len(results) > 1 and not any(results):
-            refused |= set(own)
-    return frozenset(refused)
-
-
-def _by_folder(places: frozenset[Place]) -> dict[str, list[Place]]:
-    """Return places by the first folder of their paths, those of tests apart, in an order of their texts alone."""
-    folders: dict[str, list[Place]] = {}
-    for place in sorted(places, key=lambda place: sha256_text(repr(place))):
-        kind = "test" if _TESTS & set(place.path.split("/")[:-1]) else ""
-        folders.setdefault(f"{place.path.partition('/')[0]}/{kind}", []).append(place)
-    return folders
+Features = dict[str, float]
 
 
 def weigh(choice: Choice, choices: Sequence[Choice], change: Change, site: Site, instruction: str) -> Features:
@@ -173,54 +325,9 @@ def _background(option: Option, language: Language) -> int:
     return sum(background.hits(rule_of(action), language, option.words) for action in option.actions)
 
 
-Pattern = tuple[bool, ...]
-
-
-def _places_by_choices(choices: Sequence[Choice]) -> dict[Pattern, list[Place]]:
-    """Return all places by the choices that have them, in an order that depends on their texts alone."""
-    groups: dict[Pattern, list[Place]] = {}
-    for place in sorted(frozenset().union(*(choice.places for choice in choices))):
-        groups.setdefault(tuple(place in choice.places for choice in choices), []).append(place)
-    return {pattern: sorted(places, key=lambda place: sha256_text(repr(place))) for pattern, places in groups.items()}
-
-
-def _next_place(groups: Mapping[Pattern, list[Place]], beliefs: Sequence[float]) -> tuple[Pattern, Place | None]:
-    """Return a place whose answer is least certain, and the choices that have it; no place if all are certain enough."""
-    best: tuple[float, Pattern, Place | None] = (_CERTAIN, (), None)
-    for pattern, places in groups.items():
-        if not places:
-            continue
-        shares = [_YES_INSIDE if is_inside else _YES_OUTSIDE for is_inside in (*pattern, False)]
-        yes = sum(belief * share for belief, share in zip(beliefs, shares, strict=True))
-        noise = sum(belief * _entropy(share) for belief, share in zip(beliefs, shares, strict=True))
-        information = _entropy(yes) - noise
-        if information > best[0]:
-            best = (information, pattern, places[0])
-    return best[1], best[2]
-
-
-def _entropy(share: float) -> float:
-    return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
-
-
-def _expected_gains(choices: Sequence[Choice], beliefs: Sequence[float]) -> list[float]:
-    """Return what taking each choice is expected to be worth."""
-    gains = [0.0] * len(choices)
-    for number, choice in enumerate(choices):
-        size = len(choice.places)
-        for other, belief in zip(choices, beliefs, strict=False):
-            common = len(choice.places & other.places)
-            if size and common >= _PRECISION * size:
-                gains[number] += belief * (common / max(1, len(other.places))) * (common / size) ** 2
-            elif size:
-                gains[number] -= belief * _LOSS
-        gains[number] -= _LOSS * beliefs[-1] * bool(size)
-    return gains
-
-
 _NOTHING = 0.08
 WEIGHTS: Mapping[str, float] = {
-    **{"name-any": 0.4, "name-kind": -0.3, "name-second": 1.3, "name-aunt": -0.8, "name-role": -0.1},
+    **{"name-any": 0.4, "name-kind": -0.3, "name-second": 1.3, "name-text": -1.0, "name-aunt": -0.8, "name-role": -0.1},
     **{"text-role": 0.6, "text-neighbor": 0.9, "text-aunt": 0.3, "affix-second": -0.1},
     **{"shape-any": 0.7, "shape-role": 0.6, "shape-kind": 0.3, "shape-neighbor": -0.2},
     **{

@@ -60,7 +60,7 @@ def test_the_rest_of_the_repository_follows_one_edit(name):
     texts = {path: after, **{other: text for other, (text, _) in files.items()}}
 
     def answer(question: Question) -> bool:
-        target = files[question.path][1]
+        target = files.get(question.path, (None, None))[1]
         new = question.text[: question.start] + question.replacement + question.text[question.end :]
         return (target is not None and new.split("\n")[-2:] == target.split("\n")[-2:]) or name in _ANSWERED_WITH_YES
 
@@ -107,6 +107,7 @@ _EDITS = [
     ("java", "class A {\n@Test\npublic void f() { g(); }\n}\n", "class A {\n@Test\nvoid f() { g(); }\n}\n"),
     ("java", "class A { X f() { return this.create(null, c); } }\n", "class A { X f() { return create(null, c); } }\n"),
     ("typescript", "import fs from 'fs'\n", "import fs from 'node:fs'\n"),
+    ("python", "__all__ = ['a']\n", "__all__ = ('a',)\n"),
 ]
 
 
@@ -122,3 +123,25 @@ def test_options_make_the_edit_and_ast_grep_alone_makes_it_as_well(language, bef
     texts = {apply_rules(before, language, option.actions, MemorySandbox()): option.kind for option in options}
     assert after in texts
     assert {option.kind for option in options} - {"example"}
+
+
+def test_a_name_that_the_instruction_renames_is_renamed_in_strings_comments_and_compound_names():
+    before = (
+        "# the old_doc\nuse(config.old_doc)\n\n\ndef check_old_doc(a,\n                  b):\n    return 'old_docs'\n"
+    )
+    after = "# the new_d\nuse(config.new_d)\n\n\ndef check_new_d(a,\n                b):\n    return 'old_docs'\n"
+    shown = Demonstration("m.py", "f(1)\n", "f(2)\n")
+    texts = {"m.py": "f(2)\n", "n.py": before, "o.py": before}
+    proposal = generalize([shown], texts, MemorySandbox(), lambda _: True, "Rename old_doc to new_d")
+    assert proposal.texts == {"n.py": after, "o.py": after}
+
+
+def test_places_that_share_what_sets_a_refused_one_apart_stay_as_they_are():
+    used = "def f{n}(script, tmp):\n    return script(tmp)\n"
+    texts = {"tests/m.py": "def f(script):\n    return script()\n"}
+    texts |= {f"tests/u{n}.py": used.format(n=n) for n in range(9)}
+    texts |= {f"tests/v{n}.py": used.format(n=n).replace("script(tmp)", "script()") for n in range(9)}
+    shown = Demonstration("tests/m.py", "def f(script, tmp):\n    return script()\n", texts["tests/m.py"])
+    proposal = generalize([shown], texts, MemorySandbox(), lambda question: "(tmp)" not in question.text)
+    assert sorted(proposal.texts) == [f"tests/v{n}.py" for n in range(9)]
+    assert any("stay as they are" in sentence for sentence in proposal.undone)

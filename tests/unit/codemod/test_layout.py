@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.codemod.migration.layout import Style, infer_style, lay_out
+from graftline.codemod.migration.layout import Style, infer_style, keep_spaces, lay_out, realign
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 
 _BLACK = Style("python", 40, "    ", True, True)
@@ -41,7 +41,9 @@ def test_a_repository_shows_its_style():
     assert style is not None
     assert (style.indent, style.breaks, style.trailing) == ("    ", True, True)
     hanging = [f"function({'argument, ' * 5}\n         number_{n})\n" for n in range(6)]
-    assert infer_style(["".join(hanging)], "python") is None
+    style = infer_style(["".join(hanging)], "python")
+    assert style is not None
+    assert not style.breaks
 
 
 _BREAKS = {
@@ -61,3 +63,18 @@ _BREAKS = {
 def test_what_is_written_over_several_lines_has_their_breaks(name):
     old, new, expected = _BREAKS[name]
     assert keep_line_breaks(old, new, 0, "python") == expected
+
+
+_MOVED = {
+    "line-ends": (keep_spaces, "x.as(y)\n    .verify();\n", "x.as(y).expect().verify(1);\n", "x.as(y)\n    .expect().verify(1);\n"),
+    "blanks": (keep_spaces, "f(a, 'r',  # why\n  b)\n", "f(a, # why\n  b)\n", "f(a,  # why\n  b)\n"),
+    "hanging": (realign, "def old(a,\n        b,\n        c):\n    pass\n", "def older(a,\n        b,\n        c):\n    pass\n",
+                "def older(a,\n          b,\n          c):\n    pass\n"),
+    "not-hanging": (realign, "old(\n    a)\n", "older(\n    a)\n", "older(\n    a)\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _MOVED)
+def test_lines_stay_where_they_were(name):
+    function, before, after, target = _MOVED[name]
+    assert function(before, after) == target

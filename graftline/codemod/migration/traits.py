@@ -1,0 +1,98 @@
+"""What a place shares with others, by its text and path alone: its traits.
+
+Where a rule is right at one place, it is likely to be right at those that are like it: called alike, of the same part
+of the repository, beside the same words.
+"""
+
+import re
+from collections.abc import Mapping
+
+_MAX_BACK = 400
+"""Characters before a place in which what it is an argument of is looked for."""
+_MAX_BLOCK_LINES = 200
+_TESTS = frozenset(("test", "tests", "__tests__", "testing", "playground"))
+_TEST_FILE = re.compile(r"(^|[_.])(test|tests|spec)([_.]|$)|Tests?\.java$", re.IGNORECASE)
+_CHAIN = re.compile(r"([\w$][\w$.]*)\s*$")
+_WORD = re.compile(r"[^\W\d][\w$]*")
+_TOKEN = re.compile(r"[\w$]+|[^\w\s]")
+
+TRAITS = (
+    "folder",
+    "tests",
+    "parent",
+    "file",
+    "callee",
+    "receiver",
+    "left",
+    "right",
+    "head",
+    "removed",
+    "elsewhere",
+    "syntax",
+)
+
+
+def traits_of(path: str, text: str, start: int, end: int) -> Mapping[str, str]:
+    """Return the traits of characters `start` to `end` of the file `path`, by their names (`TRAITS`)."""
+    folders = path.split("/")[:-1]
+    line_start = text.rfind("\n", 0, start) + 1
+    before = text[max(0, start - _MAX_BACK) : start]
+    line_end = text.find("\n", end)
+    after = text[end : len(text) if line_end < 0 else line_end]
+    left, right = _TOKEN.findall(before[-80:]), _TOKEN.findall(after[:80])
+    is_test = bool(_TESTS & set(folders) or _TEST_FILE.search(path.rpartition("/")[2]))
+    receiver = re.search(r"([\w$.\])]+)\.[\w$]*$", text[line_start:start])
+    line = text[line_start : len(text) if line_end < 0 else line_end].strip()
+    return {
+        "folder": folders[0] if folders else "",
+        "tests": str(is_test),
+        "parent": "/".join(folders),
+        "file": path,
+        "callee": _callee(before),
+        "receiver": receiver[1] if receiver else "",
+        "left": left[-1] if left else "",
+        "right": right[0] if right else "",
+        "head": (_TOKEN.findall(line) or [""])[0],
+        "removed": " ".join(text[start:end].split()),
+        "syntax": _syntax(text[line_start:start]),
+        "elsewhere": str(_is_elsewhere(text, start, end)),
+    }
+
+
+def _syntax(head: str) -> str:
+    """Return whether a place stands in code, in a string or in a comment, by the line before it."""
+    bare = re.sub(r"""(['"`])(\\.|(?!\1).)*\1""", "", head)
+    if re.search(r"#|//|^\s*/?\*", bare):
+        return "comment"
+    return "string" if re.search(r"""['"`]""", bare) else "code"
+
+
+def _callee(before: str) -> str:
+    """Return the name before the innermost bracket that is open at the end of a text."""
+    depth = 0
+    for position in range(len(before) - 1, -1, -1):
+        sign = before[position]
+        if sign in ")]}":
+            depth += 1
+        elif sign in "([{":
+            depth -= 1
+            if depth < 0:
+                chain = _CHAIN.search(before[:position])
+                return (chain[1].rpartition(".")[2] if chain else "") + sign
+    return ""
+
+
+def _is_elsewhere(text: str, start: int, end: int) -> bool:
+    """Return whether a name that a place takes away stands in the block below its line as well."""
+    words = set(_WORD.findall(text[start:end]))
+    if not words:
+        return False
+    line_start = text.rfind("\n", 0, start) + 1
+    indent = len(text[line_start:]) - len(text[line_start:].lstrip(" \t"))
+    lines = text[end:].split("\n")[: _MAX_BLOCK_LINES + 1]
+    for number, line in enumerate(lines):
+        if number and line.strip() and len(line) - len(line.lstrip()) <= indent and line.strip()[0] not in ")]}":
+            return False
+        if words & set(_WORD.findall(line)):
+            return True
+    return False
