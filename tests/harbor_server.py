@@ -11,19 +11,18 @@ looks a build, a rollout or a job takes, and what comes of a seed, is what the t
 
 import asyncio
 import json
-import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from graftline.harbor.localapi.served import serve_task_app
 
 Json = dict[str, Any]
 
@@ -119,29 +118,17 @@ class HarborServer:
                 Route(f"{kind}/{{id}}/events/stream", self._job_events),
             ]
         self._app = Starlette(routes=routes, exception_handlers={404: _missing})
-        config = uvicorn.Config(
-            self._answer,
-            interface="asgi3",
-            port=0,
-            log_level="critical",
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-        self.port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._serving = serve_task_app(self)
+        self.url = self._serving.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join()
+        self._serving.__exit__(None, None, None)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
         content = b""
         while (message := await receive())["type"] == "http.request":
             content += message["body"]
