@@ -83,8 +83,8 @@ def _revision(repository: Repository) -> str:
 
 
 def _read_edits_of(lineage: Lineage, dataset: str, record: ArtifactRecord) -> str:
-    """Return what stands for the edits of a dataset, whose labels and rejected rows are not read."""
-    names = sorted(name for name in record.files if name not in ("labels.jsonl", "dropped.parquet"))
+    """Return what stands for the edits of a dataset: their lines, from which the signatures that are read with them follow."""
+    names = sorted(name for name in record.files if name.endswith(".jsonl") and name != "labels.jsonl")
     return lineage.read_part(lineage.paths.normalized(dataset), record, *names) if names else record.identity
 
 
