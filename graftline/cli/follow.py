@@ -99,7 +99,7 @@ def follow(
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
         write_review(review, groups, words, command, reject)
-    is_unsure = any(rule.facts["confidence"] < _UNSURE for rule in followed.rules)
+    is_unsure = bool(followed.contradictions) or any(rule.facts["confidence"] < _UNSURE for rule in followed.rules)
     if write and is_unsure and not (ask or has_chosen or letters):
         raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
     if write:
@@ -110,6 +110,7 @@ def follow(
         values: dict[str, object] = {
             "rules": [rule_as_dict(rule) for rule in followed.rules],
             "undone": followed.undone,
+            "contradictions": followed.contradictions,
         }
         values |= {"questions": followed.questions, "skipped": describe_skipped(search.skipped), "written": write}
         print_json({**values, **rewritten_as_json(results, groups)})
@@ -152,5 +153,7 @@ def _print_followed(followed: "FollowedEdit", groups: "Sequence[PlaceGroup]") ->
         click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
     if any(rule.facts["confidence"] < _UNSURE for rule in followed.rules):
         click.echo(f"unsure: {_ADVICE}", err=True)
+    for sentence in followed.contradictions:
+        click.echo(f"contradictory: {sentence}; show one of them at a time", err=True)
     for sentence in followed.undone:
         click.echo(f"not done: {sentence}", err=True)

@@ -318,7 +318,7 @@ def _read_source(path: Path, language: "Language | None") -> "SourceFile":
     if path.is_dir():
         raise DataError(f"{path}: is a folder; expected a file, or a folder on both sides")
     if language is None:
-        raise DataError(f"{path}: its name does not say a language; say --language")
+        raise DataError(f"{path}: its name says none of the languages {', '.join(_ALL_LANGUAGES)}; say --language")
     return read_source(path, language)
 
 

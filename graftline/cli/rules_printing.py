@@ -52,7 +52,7 @@ def print_learned(
         write_rules(learned.rules, out)
     if not as_json:
         for (before, _), result in zip(examples, learned.results, strict=True):
-            _print_diff(before.text, result, before.path.name, is_error=out is None)
+            _print_diff(before.text, result, str(before.path), is_error=out is None)
         for rule in learned.rules:
             scope = "general" if rule.facts["general"] else "literal, for this example only"
             click.echo(f"{rule.id}: {scope}", err=True)

@@ -16,6 +16,7 @@ from graftline.codemod.migration.generalize import Ask, Demonstration, ProposedR
 from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile
+from graftline.codemod.token_changes import find_contradictions
 from graftline.sandbox.base import Sandbox, ensure_decided
 
 IMPORTS = "imports"
@@ -34,6 +35,8 @@ class FollowedEdit:
     undone: tuple[str, ...]
     """What was not done, and why: a sentence each."""
     questions: int
+    contradictions: tuple[str, ...]
+    """Where the edit says one thing here and another there: a sentence each."""
 
 
 def follow_edit(
@@ -63,7 +66,8 @@ def follow_edit(
     }
     named = assign_ids(rules)
     changed = (rewrite_accepted(by_path[path], text, named) for path, text in sorted(written.items()))
-    return FollowedEdit(tuple(named), tuple(changed), proposal.undone, proposal.questions)
+    contradictions = find_contradictions((change.path, change.before, change.after) for change in changes)
+    return FollowedEdit(tuple(named), tuple(changed), proposal.undone, proposal.questions, tuple(contradictions))
 
 
 def rewrite_accepted(

@@ -345,12 +345,7 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
     history = History(folder, (_commit(folder, "HEAD", ""),), is_shallow=False)
     changed = list[tuple[str, Language, str, bytes]]()
     for path, language, blob in list_files(folder, "HEAD", language_of, languages):
-        file = folder / path
-        if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_BLOB_BYTES:
-            continue
-        content = file.read_bytes()
-        algorithm = "sha1" if len(blob) == _SHA1_DIGITS else "sha256"
-        if hashlib.new(algorithm, b"blob %d\0" % len(content) + content).hexdigest() != blob:
+        if (content := _read_changed(folder / path, blob)) is not None:
             changed.append((path, language, blob, content))
     texts = history.read_blobs({blob: None for _, _, blob, _ in changed})
     changes = []
@@ -366,8 +361,26 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
         if after != before:
             changes.append(FileChange(history.commits[0], path, language, before, after))
     if not changes:
+        # any language stands for one that is not covered
+        files = list_files(folder, "HEAD", lambda path: None if language_of(path) else "python", frozenset(("python",)))
+        for path, _, blob in files:
+            if _read_changed(folder / path, blob) is not None:
+                covered = ", ".join(sorted(languages))
+                raise DataError(
+                    f"{folder / path}: is in none of the languages that are covered, {covered}; edit one in them"
+                )
         raise DataError(f"{folder}: no tracked file differs from the current commit; edit a file that it has")
     return changes
+
+
+def _read_changed(file: Path, blob: str) -> bytes | None:
+    """Return what a file holds; None where that is what git names `blob`, or where it is none of a size that is read."""
+    if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_BLOB_BYTES:
+        return None
+    content = file.read_bytes()
+    algorithm = "sha1" if len(blob) == _SHA1_DIGITS else "sha256"
+    name = hashlib.new(algorithm, b"blob %d\0" % len(content) + content).hexdigest()
+    return content if name != blob else None
 
 
 def list_files(

@@ -15,6 +15,7 @@ from graftline.codemod.induce import ScoredAction, Unsolved, induce
 from graftline.codemod.induce_many import induce_many
 from graftline.codemod.rule_file import Example, FileRule, assign_ids, format_rules
 from graftline.codemod.source_files import SourceFile
+from graftline.codemod.token_changes import find_contradictions
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
@@ -86,6 +87,9 @@ def learn_rules(
     shared = induce_many(texts, language, sandbox, [file.text for file in unchanged])
     rules = _make_rules(shared.actions, pairs, [], unchanged, language, sandbox)
     cause: Unsolved = "" if shared.is_verified else "partial" if rules else "no_candidate"
+    edits = ((str(before.path), before.text, after.text) for before, after in pairs)
+    if cause and (contradictions := find_contradictions(edits)):
+        raise DataError(f"examples: contradict each other: {'; '.join(contradictions)}; give one of them at a time")
     return LearnedRules(rules, shared.results, shared.levels, cause)
 
 

@@ -100,3 +100,17 @@ def list_token_changes(before: str, after: str, budget: list[int] | None = None)
 def _is_layout(tokens: Sequence[str]) -> bool:
     # `()` where there was nothing makes a call
     return _LAYOUT.issuperset(tokens) and "()" not in "".join(tokens)
+
+
+def find_contradictions(edits: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return, as sentences, the names that become one name here and another there; `edits` are file, text before and after."""
+    places: dict[str, dict[str, str]] = defaultdict(dict)
+    for path, before, after in edits:
+        for kind in list_token_changes(before, after):
+            if kind.removed.isidentifier() and kind.added.isidentifier():
+                places[kind.removed].setdefault(kind.added, path)
+    return [
+        f"{old} becomes {' and '.join(f'{new} in {path}' for new, path in sorted(names.items()))}"
+        for old, names in sorted(places.items())
+        if len(names) > 1
+    ]

@@ -108,8 +108,9 @@ def undo_write(below: Path, journals: Path) -> Undone:
 
 def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -> Path:
     journals.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for old in sorted(journals.glob("*.jsonl"))[: 1 - MAX_JOURNALS]:
-        old.unlink(missing_ok=True)
+    for pattern in ("*.jsonl", "*.left"):  # those that were undone in part, too
+        for old in sorted(journals.glob(pattern))[: 1 - MAX_JOURNALS]:
+            old.unlink(missing_ok=True)
     time = f"{now:{_TIME}}"
     number = max((int(path.name.split("-")[1]) for path in journals.glob(f"{time}-*.jsonl")), default=-1) + 1
     path = journals / f"{time}-{number:04}-{os.getpid()}.jsonl"

@@ -79,7 +79,7 @@ class Option:
 
     actions: tuple[Rule, ...]
     kind: str
-    """How they were made: `name`, `text`, `shape`, `insert`, `delete` or `example`."""
+    """How they were made: `name`, `affix`, `text`, `shape`, `insert`, `delete`, `modifier` or `example`."""
     context: str
     """How much they say of what stands around: `any`, `role`, `neighbor`, `second`, `aunt`, `kind`."""
     words: frozenset[str]

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline.cli.main import main
+from tests.git_repositories import commit
 
 FILES = {
     "app/a.py": "from app.net import get\n\n\ndef load(url):\n    return get(url, 5)\n",
@@ -105,6 +106,19 @@ def test_what_cannot_be_followed_is_said(repository: Path) -> None:
     assert run().stderr == "error: repo: no tracked file differs from the current commit; edit a file that it has\n"
     unknown = run("--commit", "nope")
     assert (unknown.exit_code, "names no commit of repo" in unknown.stderr) == (1, True)
+
+
+def test_files_of_other_languages_and_edits_that_contradict_each_other_are_named(repository: Path) -> None:
+    commit(repository, {"app/x.rs": "fn a() { get(1) }\n", "app/d.py": "def read(url):\n    return get(url, 7)\n"})
+    (repository / "app/x.rs").write_text("fn a() { fetch(1) }\n", "utf-8")
+    assert "error: repo/app/x.rs: is in none of the languages that are covered" in run().stderr
+    (repository / "app/a.py").write_text(FILES["app/a.py"].replace("return get", "return fetch"), "utf-8")
+    (repository / "app/d.py").write_text("def read(url):\n    return obtain(url, 7)\n", "utf-8")
+    before = texts(repository)
+    written = run("--write")
+    assert "nothing was changed" in written.stderr
+    assert "contradictory: get becomes fetch in app/a.py and obtain in app/d.py" in run().stderr
+    assert texts(repository) == before
 
 
 def test_a_name_whose_definition_keeps_its_old_name_is_said(repository: Path) -> None:

@@ -124,7 +124,11 @@ def test_learn_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> 
         ((), 2, "give a file before and the same file after, or --pair, --from-diff, --from-commit"),
         (("gone.py", "after.py"), 1, "error: gone.py: no such file; expected a source file such as a.py\n"),
         (("code", "after.py"), 1, "error: code: is a folder; expected a file, or a folder on both sides\n"),
-        (("rules.yml", "after.py"), 1, "error: rules.yml: its name does not say a language; say --language\n"),
+        (
+            ("rules.yml", "after.py"),
+            1,
+            "error: rules.yml: its name says none of the languages python, javascript, typescript, tsx, java; say --language\n",
+        ),
         (("latin.py", "after.py"), 1, "error: latin.py: is not UTF-8 at byte 0; save it as UTF-8\n"),
         (("zero.py", "after.py"), 1, "error: zero.py: is binary, it holds a zero byte; expected source code\n"),
         (
