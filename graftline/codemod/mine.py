@@ -69,6 +69,7 @@ _IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
     "python": ("import_statement", "import_from_statement"),
     "java": ("import_declaration",),
 }
+_STRING = re.compile(r"""(["'`])[^"'`\n]*\1""")
 _LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
 _IMPORT_KIND = re.compile(r"'kind': '\w*import")
 _DEFINED = re.compile(
@@ -396,7 +397,17 @@ def _gather_candidates(collected: CollectedPairs) -> list[_Keyed]:
 def _is_of_imports(action: PatternAction | RuleAction) -> bool:
     rule = rule_of(action)["rule"]
     parts = [part for part in rule["all"] if "not" not in part] if isinstance(rule.get("all"), list) else rule
-    return bool(_IMPORT_KIND.search(str(parts))) or any(_IMPORT.search(pattern) for pattern in patterns_of(rule))
+    return bool(_IMPORT_KIND.search(str(parts))) or any(_IMPORT.search(text) for text in _list_quoted(rule))
+
+
+def _list_quoted(rule: Any) -> list[str]:
+    """Return the code that a rule quotes, be it as a regular expression."""
+    parts = [rule, *rule["all"]] if isinstance(rule.get("all"), list) else [rule]
+    regexes = (str(part["regex"]) for part in parts if part.get("regex"))
+    return [
+        *patterns_of(rule),
+        *(re.sub(r"\\(.)", r"\1", regex.removeprefix("^").removesuffix("$")) for regex in regexes),
+    ]
 
 
 def _is_of_one_place(action: PatternAction | RuleAction, language: Language) -> bool:
@@ -405,7 +416,13 @@ def _is_of_one_place(action: PatternAction | RuleAction, language: Language) -> 
     written = words_of(str(rule["fix"]))
     if len((required_words(action, language) & written) - KEYWORDS[language]) > _MAX_CONTEXT:
         return True
-    texts = [*patterns_of(rule["rule"]), str(rule["rule"].get("regex", ""))]
+    texts = _list_quoted(rule["rule"])
+    # what is said in strings is of one program
+    whole = str(rule["fix"])
+    fix = _STRING.sub("", whole).strip()
+    is_of_string = fix != whole.strip() and any(fix in _STRING.sub("", text) for text in texts)
+    if is_of_string or "string" in str(rule["rule"].get("kind", "")):
+        return True
     if any(match[0] in str(rule["fix"]) for text in texts for match in _LONG_STRING.finditer(text)):
         return True
     names = {
@@ -540,7 +557,8 @@ def _name_removed_kind(support: _Support) -> str:
     """Return whether a rule takes away a `test` or a `definition`; empty if neither."""
     fix = rule_of(support.action)["fix"]
     for kind, pattern in _DEFINITIONS.items():
-        texts = _list_whole_patterns(rule_of(support.action)["rule"])
+        rule = rule_of(support.action)["rule"]
+        texts = [*_list_whole_patterns(rule), *([] if rule.get("pattern") else _list_quoted(rule))]
         if any(pattern.search(text) for text in texts) and not pattern.search(str(fix)):
             return kind
     return ""
