@@ -69,7 +69,7 @@ _IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
     "python": ("import_statement", "import_from_statement"),
     "java": ("import_declaration",),
 }
-_STRING = re.compile(r"""(["'`])[^"'`\n]*\1""")
+_STRING = re.compile(r"""\"[^\"\n]*\"|'[^'\n]*'|`[^`\n]*`""")
 _LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
 _IMPORT_KIND = re.compile(r"'kind': '\w*import")
 _DEFINED = re.compile(
@@ -417,11 +417,11 @@ def _is_of_one_place(action: PatternAction | RuleAction, language: Language) -> 
     if len((required_words(action, language) & written) - KEYWORDS[language]) > _MAX_CONTEXT:
         return True
     texts = _list_quoted(rule["rule"])
-    # what is said in strings is of one program
+    # what is said in strings and comments is of one program
     whole = str(rule["fix"])
     fix = _STRING.sub("", whole).strip()
     is_of_string = fix != whole.strip() and any(fix in _STRING.sub("", text) for text in texts)
-    if is_of_string or "string" in str(rule["rule"].get("kind", "")):
+    if is_of_string or re.search("string|comment", str(rule["rule"].get("kind", ""))):
         return True
     if any(match[0] in str(rule["fix"]) for text in texts for match in _LONG_STRING.finditer(text)):
         return True
