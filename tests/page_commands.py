@@ -29,14 +29,14 @@ _BETWEEN = frozenset({"&&", "||", "|", ";", "&"})
 OTHER_PROGRAMS = frozenset({
     # the shell, and what a machine has
     "cat", "cd", "cp", "dot", "du", "echo", "export", "ls", "mkdir", "openssl", "printf", "rm", "scp", "sed", "sh", "sort",
-    "source", "ssh", "tar",
+    "source", "ssh", "tail", "tar",
     # what is not ours
-    "docker", "dvc", "git", "helm", "kubectl",
+    "docker", "dvc", "git", "helm", "kubectl", "pip",
     # tests/test_docs_cluster.py starts the worker
     "celery",
 })  # fmt: skip
 """Programs whose options nothing here knows."""
-MODULES = frozenset({"assets.partitions", "pytest", "resources.dbt", "venv"})
+MODULES = frozenset({"assets.partitions", "pytest", "resources.dbt", "venv", "zipfile"})
 """What `python -m` runs besides programs of `argparse` of this checkout."""
 
 

@@ -66,8 +66,8 @@ PLOTTED = {
     "sft_dataset", "trained_adapter", "reports/datasets", "reports/teacher",
 }  # fmt: skip
 """Assets whose numbers say more as a picture."""
-LINKED = {"raw_release_pairs", "normalized_release_pairs", "sft_dataset"}
-"""Assets that name what has a page of its own: homes, licenses."""
+LINKED = {"raw_release_pairs", "normalized_release_pairs", "sft_dataset", "reports/teacher"}
+"""Assets that name what has a page of its own: homes, licenses, papers."""
 MOST_CHARACTERS = 40_000
 """Of a picture of 30 kB, as text."""
 

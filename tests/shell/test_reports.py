@@ -175,13 +175,13 @@ def test_the_page_says_what_became_of_every_row(root: Path, made: Outcome) -> No
     page = (root / "reports" / "datasets" / "commitpackft.md").read_text("utf-8")
     for line in (
         "| rows read | 4 | 100.0 |",
-        "| - dropped: license | 1 | 25.0 |",
+        "| - dropped: a license that is not allowed, or none | 1 | 25.0 |",
         "| - dropped: too near to an evaluation | 1 | 25.0 |",
         "| edits | 2 | 50.0 |",
-        "| - fallen out: duplicate_row | 1 | 25.0 |",
+        "| - left out: instruction and text before of another edit | 1 | 25.0 |",
         "| kept | 1 | 25.0 |",
         "| dataset `leaked` | 1 | 1 |",
-        "| commitpackft | the same texts and instruction | 1 |",
+        "| commitpackft | instruction and text before of another edit | 1 |",
         "| BSD-3-Clause | 2 | 0 | 1 | 100.0 | 25.0 |",
         "+    new_name()",
     ):

@@ -22,6 +22,8 @@ from graftline.sandbox.base import (
 )
 
 _BATCH_FILES = 64
+_MOST_DEPTH = 8
+"""So deep places may lie within each other; a rule that its own text calls for again ends there."""
 
 
 class Place(NamedTuple):
@@ -86,15 +88,28 @@ class Repository:
         # where places are refused, all rules see the same text: it is what says where they are
         steps = [option.actions] if refused else [(action,) for action in option.actions]
         for actions in steps:
-            for first in range(0, len(paths), _BATCH_FILES):
-                part = paths[first : first + _BATCH_FILES]
-                requests = [Request(self.texts[path], language, actions) for path in part]
-                for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
-                    self.texts[path] = self._rewrite(path, results, refused)
+            # a place that lies within another one is seen when that is made; of those that are refused the position would be lost
+            unfinished, turns = paths, 1 if refused else _MOST_DEPTH
+            while unfinished and turns:
+                unfinished = self._apply_actions(actions, unfinished, refused)
+                turns -= 1
         changed = [path for path in paths if self.texts[path] != before[path]]
         for path in changed:
             self._words.pop(path, None)
         return len(changed)
+
+    def _apply_actions(self, actions: Sequence[Rule], paths: Sequence[str], refused: frozenset[Place]) -> list[str]:
+        """Change files, and return those that it changed."""
+        changed = []
+        for first in range(0, len(paths), _BATCH_FILES):
+            part = paths[first : first + _BATCH_FILES]
+            requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in part]
+            for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
+                before = self.texts[path]
+                self.texts[path] = self._rewrite(path, results, refused)
+                if self.texts[path] != before:
+                    changed.append(path)
+        return changed
 
     def traits_of(self, places: Iterable[Place]) -> dict[Place, Mapping[str, str]]:
         """Return the traits of places, each once."""

@@ -50,8 +50,18 @@ _CASES = {
         "n.py": ("x = cast(Optional['B'], y)\n", None),
         "o.py": ("z = cast(Optional[C], y)\n", "z = cast(C | None, y)\n"),
     }),
+    "within-another": ("m.py", "def f(a: Optional[D]): ...\n", "def f(a: D | None): ...\n", {
+        "n.py": ("def f(a: Optional[dict[str, Optional[B]]]): ...\n", "def f(a: dict[str, B | None] | None): ...\n"),
+    }),
 }  # fmt: skip
-_ANSWERED_WITH_YES = ("import-follows", "alias", "alias-of-an-import", "string-in-a-type", "string-in-no-type")
+_ANSWERED_WITH_YES = (
+    "within-another",
+    "import-follows",
+    "alias",
+    "alias-of-an-import",
+    "string-in-a-type",
+    "string-in-no-type",
+)
 
 
 @pytest.mark.parametrize("name", _CASES)
