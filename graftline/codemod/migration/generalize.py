@@ -24,7 +24,7 @@ from graftline.codemod.judge import judge
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
 from graftline.codemod.migration.imports import follow_imports, is_defined, learn_sources
-from graftline.codemod.migration.layout import keep_spaces, lay_out, realign, styles_of
+from graftline.codemod.migration.layout import lay_out, realign, styles_of
 from graftline.codemod.migration.options import (
     KEYWORD_WORDS,
     Option,
@@ -201,7 +201,7 @@ def _lay_out(repository: Repository, originals: Mapping[str, str]) -> None:
     changed = {path: text for path, text in originals.items() if repository.texts[path] != text}
     styles = styles_of(changed, {path: repository.languages[path] for path in changed})
     for path, text in changed.items():
-        repository.texts[path] = realign(text, keep_spaces(text, repository.texts[path]))
+        repository.texts[path] = realign(text, repository.texts[path])
         style = styles.get(repository.languages[path])
         if style is not None:
             repository.texts[path] = lay_out(text, repository.texts[path], style)

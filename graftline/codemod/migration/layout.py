@@ -22,9 +22,6 @@ _SIMPLE = re.compile(
 )
 _HEADS = re.compile(r"^(function_definition|with_statement|if_statement|for_statement|while_statement)$")
 _OPENING, _CLOSING = "([{", ")]}"
-_TOKENS = re.compile(r"(\w+|[^\w\s])")
-_MAX_REGION = 6_000
-"""Characters of changed lines whose blanks are compared."""
 _SPECIAL = re.compile(r"=>| \? |[=(,:]\s*/[^/*]")
 """Arrow functions, conditions and regular expressions, which Prettier breaks by rules of their own."""
 _LEAST_SHARE, _LEAST_STATEMENTS, _MAX_STATEMENTS = 0.5, 4, 120
@@ -64,32 +61,6 @@ def lay_out(before: str, after: str, style: Style) -> str:
     return after
 
 
-def keep_spaces(before: str, after: str) -> str:
-    """Return `after` with the blanks and line ends of `before` between tokens that stand beside each other in both.
-
-    A rule that writes again what it captured moves its lines.
-    """
-    old_lines, new_lines = before.split("\n"), after.split("\n")
-    for start, end, new_start, new_end in reversed(list(_changed_regions(old_lines, new_lines))):
-        old, new = "\n".join(old_lines[start:end]), "\n".join(new_lines[new_start:new_end])
-        if 0 < len(old) <= _MAX_REGION and 0 < len(new) <= _MAX_REGION:
-            new_lines[new_start:new_end] = _keep_spaces_of(old, new).split("\n")
-    return "\n".join(new_lines)
-
-
-def _keep_spaces_of(old: str, new: str) -> str:
-    (old_gaps, old_tokens), (gaps, tokens) = _tokens_of(old), _tokens_of(new)
-    matcher = SequenceMatcher(None, old_tokens, tokens, autojunk=False)
-    for block in matcher.get_matching_blocks():
-        first = block.b
-        # what stands before the first of them may be what stood before it, though it is aligned with something else
-        if block.a > 0 and 0 < first < len(tokens) and old_tokens[block.a - 1] == tokens[first - 1]:
-            gaps[first] = old_gaps[block.a]
-        for offset in range(1, block.size):
-            gaps[first + offset] = old_gaps[block.a + offset]
-    return "".join(gap + token for gap, token in zip(gaps, [*tokens, ""], strict=True))
-
-
 def realign(before: str, after: str) -> str:
     """Return `after` with lines moved that hang from a bracket which edits on its line have moved."""
     old_lines, new_lines = before.split("\n"), after.split("\n")
@@ -118,12 +89,6 @@ def _hanging(line: str) -> int | None:
         elif sign in _CLOSING and opened:
             opened.pop()
     return opened[-1] + 1 if opened and bare[opened[-1] + 1 :].strip() else None
-
-
-def _tokens_of(text: str) -> tuple[list[str], list[str]]:
-    """Return the blanks before each token and behind the last, and the tokens."""
-    pieces = _TOKENS.split(text)
-    return pieces[::2], pieces[1::2]
 
 
 def infer_style(texts: Iterable[str], language: Language) -> Style | None:

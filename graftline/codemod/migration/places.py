@@ -1,13 +1,17 @@
 """The places of a repository that rules would change."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language, is_safe
+from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import words_of
 from graftline.codemod.diff import common_length
 from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.migration.options import Option, Rule
 from graftline.codemod.migration.traits import traits_of
@@ -24,6 +28,8 @@ from graftline.sandbox.base import (
 _BATCH_FILES = 64
 _MOST_DEPTH = 8
 """So deep places may lie within each other; a rule that its own text calls for again ends there."""
+_ESCAPES = re.compile(r"\\+[A-Za-z]")
+"""Of regular expressions, which are no words of code."""
 
 
 class Place(NamedTuple):
@@ -69,13 +75,13 @@ class Repository:
             for (path, numbers), results in zip(part, self.sandbox.apply_each(requests), strict=True):
                 remaining = iter(results)
                 for number in numbers:
-                    for _ in options[number].actions:
+                    for action in options[number].actions:
                         result = ensure_decided(next(remaining))
                         if result.verdict is Verdict.OK:
                             text = self.texts[path]
                             places[number] |= {
                                 place
-                                for match in result.matches
+                                for match in _list_matches(text, result, action, language)
                                 if (laid_out := _lay_out(text, match, language))
                                 and (place := cut(path, text, laid_out))
                             }
@@ -106,7 +112,7 @@ class Repository:
             requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in part]
             for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
                 before = self.texts[path]
-                self.texts[path] = self._rewrite(path, results, refused)
+                self.texts[path] = self._rewrite(path, results, actions, refused)
                 if self.texts[path] != before:
                     changed.append(path)
         return changed
@@ -117,21 +123,25 @@ class Repository:
             place: traits_of(place.path, self.texts[place.path], place.start, place.end) for place in frozenset(places)
         }
 
-    def _rewrite(self, path: str, results: Sequence[SandboxResult], refused: frozenset[Place]) -> str:
+    def _rewrite(
+        self, path: str, results: Sequence[SandboxResult], actions: Sequence[Rule], refused: frozenset[Place]
+    ) -> str:
         """Return the text of a file as rules leave it, but for places in `refused`, and those that would lose a comment.
 
         Of matches that overlap, the first is made.
         """
-        text, matches, position = self.texts[path], list[Match](), 0
-        usable = [result for result in results if ensure_decided(result).verdict is Verdict.OK]
-        for match in sorted((match for result in usable for match in result.matches), key=lambda match: match.start):
-            laid_out = _lay_out(text, match, self.languages[path]) if match.start >= position else match
+        text, language, matches, position = self.texts[path], self.languages[path], list[Match](), 0
+        pairs = zip(results, actions, strict=True)
+        usable = [(result, action) for result, action in pairs if ensure_decided(result).verdict is Verdict.OK]
+        candidates = [match for result, action in usable for match in _list_matches(text, result, action, language)]
+        for match in sorted(candidates, key=lambda match: match.start):
+            laid_out = _lay_out(text, match, language) if match.start >= position else match
             if laid_out is None:
                 self.commented.add((path, text.count("\n", 0, match.start) + 1))
             elif match.start >= position and cut(path, text, laid_out) not in refused:
                 matches.append(laid_out)
                 position = match.end
-        return normalize_blank_lines(text, replace_matches(text, matches, usable[0].isolation)) if matches else text
+        return normalize_blank_lines(text, replace_matches(text, matches, usable[0][0].isolation)) if matches else text
 
     def words(self, path: str) -> frozenset[str]:
         """Return the words of a file."""
@@ -146,6 +156,22 @@ def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox:
         [result] = sandbox.apply_many(text, language, [action])
         text = normalize_blank_lines(text, ensure_decided(result))
     return text
+
+
+def _list_matches(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[Match]:
+    """Yield the matches of a rule that take no keyword away which it does not quote.
+
+    A pattern matches code that has more words without a name of their own than it has: `private $A $B;` matches
+    `private static int a;` as well, and what is written for it would not be static.
+    """
+    rule = rule_of(action)
+    quoted, written = str(rule["rule"]), str((rule["fix"], rule.get("transform")))
+    is_free = bool({*VARIABLE.findall(quoted)} - {*VARIABLE.findall(written)})
+    own = words_of(_ESCAPES.sub(" ", quoted))
+    for match in result.matches:
+        lost = words_of(text[match.start : match.end]) - words_of(match.replacement)
+        if is_free or not (lost & KEYWORDS[language]) - own:
+            yield match
 
 
 def _lay_out(text: str, match: Match, language: Language) -> Match | None:

@@ -42,6 +42,8 @@ _PRECISION, _WIDTH = 0.85, 0.04
 """Expected precision at which a choice is as likely as not to reach 0.9, and how fast that changes."""
 _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
+_MORE_LOSS, _FEW_PLACES = 0.25, 30
+"""How much more it costs for each time that e times as many places are changed, beyond so many."""
 _LEAST_BELIEF, _LEAST_GAIN, _LEAST_DOUBT = 0.01, 0.01, 0.01
 _MAX_QUESTIONS_TRIED, _MAX_TRIED_ALIKE = 10, 4
 _LEAST_ANSWERS, _LEAST_PLACES = 3, 4
@@ -185,12 +187,13 @@ class _State:
             size = sum(sizes[g] for g in own)
             if not own:
                 continue
-            worth = -_LOSS * self.beliefs[-1]
+            loss = _LOSS * (1 + _MORE_LOSS * max(0.0, math.log(size / _FEW_PLACES)))
+            worth = -loss * self.beliefs[-1]
             for other in self.likely:
                 right = sum(expected[other][g] for g in own)
                 is_precise = _share((right / size - _PRECISION) / _WIDTH)
                 recall = right / (sum(expected[other]) + 0.3)
-                worth += self.beliefs[other] * (is_precise * recall - _LOSS * (1 - is_precise))
+                worth += self.beliefs[other] * (is_precise * recall - loss * (1 - is_precise))
             if worth > best[0]:
                 best = worth, number, own
         return best

@@ -7,8 +7,10 @@ import pytest
 from graftline.astgrep.action import rule_of
 from graftline.codemod.change import Change
 from graftline.codemod.migration.generalize import Demonstration, Question, generalize
-from graftline.codemod.migration.options import generate_options
-from graftline.codemod.migration.places import apply_rules
+from graftline.codemod.migration.options import Option, generate_options
+from graftline.codemod.migration.places import Place, apply_rules
+from graftline.codemod.migration.selection import Choice, select
+from graftline.codemod.migration.traits import traits_of
 from graftline.core.errors import DataError
 from graftline.sandbox.actions import MemorySandbox, ProcessSandboxConfig, open_sandbox
 
@@ -29,6 +31,10 @@ _CASES = {
         "B.java": ("class B { Object g(Object b) {\n\treturn g(b.name().toLowerCase());\n} }\n",
                    "class B { Object g(Object b) {\n\treturn g(b.name().toLowerCase(Locale.ROOT));\n} }\n"),
         "C.java": ("class C { Object g(Object b) {\n\treturn b.toLowerCase(Locale.US);\n} }\n", None),
+    }),
+    "keyword-of-another": ("A.java", "class A {\n\tprivate Set<A> a;\n}\n", "class A {\n\tprivate final Set<A> a;\n}\n", {
+        "B.java": ("class B {\n\tprivate Set<B> b;\n\tprivate static Set<B> c;\n}\n",
+                   "class B {\n\tprivate final Set<B> b;\n\tprivate static Set<B> c;\n}\n"),
     }),
     "wrapped-once": ("m.py", "for n in tree.traverse(nodes.Text):\n    pass\n",
         "for n in list(tree.traverse(nodes.Text)):\n    pass\n", {
@@ -155,3 +161,12 @@ def test_places_that_share_what_sets_a_refused_one_apart_stay_as_they_are():
     proposal = generalize([shown], texts, MemorySandbox(), lambda question: "(tmp)" not in question.text)
     assert sorted(proposal.texts) == [f"tests/v{n}.py" for n in range(9)]
     assert any("stay as they are" in sentence for sentence in proposal.undone)
+
+
+@pytest.mark.parametrize(("count", "is_sure"), [(20, True), (2_000, False)])
+def test_what_changes_many_places_needs_more_belief(count, is_sure):
+    places = [Place(f"{number}.py", 0, 1, "b") for number in range(count)]
+    option = Option((), "name", "any", frozenset())
+    choices = [Choice((option,), frozenset(places)), Choice((option,), frozenset())]
+    traits = {place: traits_of(place.path, "a", 0, 1) for place in places}
+    assert select(choices, [0.4, 0.6], traits, {}, None, 0).is_sure == is_sure
