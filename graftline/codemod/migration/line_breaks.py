@@ -1,7 +1,8 @@
 """What a rule writes over code of several lines, with the line breaks, blanks and comments of that code.
 
 A rule says `f($A, $B)`; what stands between `$A` and `$B` in the code is no part of it. Tokens that are neighbors before and
-after have the same between them again, and an item that is new stands as the one before it does, in a line of its own or not.
+after have the same between them again. An item that is new stands as the one before it does, in a line of its own or not; where
+the closing bracket ends the line of the last item, so does what is new.
 """
 
 import re
@@ -42,6 +43,8 @@ class _Bracket:
     column: int
     item_gap: str
     """What stands before an item that is new."""
+    is_hanging: bool = False
+    """Whether it is closed in the line of the last item."""
 
 
 def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str | None:
@@ -79,7 +82,7 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
                 written += ","
         elif is_item and not is_closing:
             start = _start_of_item(before, after, sources, number)
-            gap = (before[start].gap if start else bracket.item_gap) or gap
+            gap = (before[start].gap if start else "" if bracket.is_hanging else bracket.item_gap) or gap
             lost -= {start}
         if is_item:
             bracket.item_gap = _last_line(gap)
@@ -92,7 +95,8 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
         elif token.text in _OPENING:
             following = before[source + 1].gap if 0 <= source < len(before) - 1 else ""
             old_column = _column(old[: before[source].end], column) if source >= 0 else -1
-            brackets.append(_Bracket(old_column, _column(written, column), _last_line(following)))
+            is_hanging = source >= 0 and _is_hanging(before, source)
+            brackets.append(_Bracket(old_column, _column(written, column), _last_line(following), is_hanging))
     return None if lost else written
 
 
@@ -105,6 +109,13 @@ def _start_of_item(before: Sequence[_Token], after: Sequence[_Token], sources: M
         if source:
             return source if before[source - 1].text in _BEFORE_ITEMS else 0
     return 0
+
+
+def _is_hanging(tokens: Sequence[_Token], opening: int) -> bool:
+    """Return whether the bracket that a token opens is closed in the line of what stands before its end."""
+    depth = tokens[opening].depth
+    closing = next((t for t in tokens[opening + 1 :] if t.depth == depth and t.text in _CLOSING), None)
+    return closing is not None and "\n" not in closing.gap
 
 
 def _last_line(gap: str) -> str:
