@@ -43,7 +43,7 @@ _PRECISION, _WIDTH = 0.85, 0.04
 _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
 _MORE_LOSS, _FEW_PLACES = 0.25, 30
-"""How much more it costs for each time that e times as many places are changed, beyond so many."""
+"""How much more it costs for each time that e times as many places are changed, beyond so many, where nobody answers."""
 _LEAST_BELIEF, _LEAST_GAIN, _LEAST_DOUBT = 0.01, 0.01, 0.01
 _MAX_QUESTIONS_TRIED, _MAX_TRIED_ALIKE = 10, 4
 _LEAST_ANSWERS, _LEAST_PLACES = 3, 4
@@ -102,10 +102,12 @@ class _State:
     own: Traits
     """Of the place that was shown."""
     answers: tuple[tuple[_Group, bool], ...] = ()
+    more_loss: float = 0.0
+    """How much more a change costs for each time that it is e times as large (`_MORE_LOSS`)."""
 
     def after(self, group: _Group, is_right: bool) -> "_State":
         """Return the state with one more answer."""
-        return _State(self.groups, self.prior, self.own, (*self.answers, (group, is_right)))
+        return _State(self.groups, self.prior, self.own, (*self.answers, (group, is_right)), self.more_loss)
 
     @cached_property
     def beliefs(self) -> list[float]:
@@ -187,7 +189,7 @@ class _State:
             size = sum(sizes[g] for g in own)
             if not own:
                 continue
-            loss = _LOSS * (1 + _MORE_LOSS * max(0.0, math.log(size / _FEW_PLACES)))
+            loss = _LOSS * (1 + self.more_loss * max(0.0, math.log(size / _FEW_PLACES)))
             worth = -loss * self.beliefs[-1]
             for other in self.likely:
                 right = sum(expected[other][g] for g in own)
@@ -213,7 +215,7 @@ def select(
     """
     tempered = [prior ** (_TEMPER if answer else 1) for prior in priors]
     prior = [weight / sum(tempered) * (1 - _NOTHING) for weight in tempered] + [_NOTHING]
-    state = _State(_group_places(choices, traits), prior, own if answer else {})
+    state = _State(_group_places(choices, traits), prior, own if answer else {}, (), 0.0 if answer else _MORE_LOSS)
     answers: dict[Place, bool | None] = {}
     while answer is not None and len(answers) < max_questions:
         group = _next_group(state, answers)
