@@ -52,7 +52,7 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
 
     `column` is where the first line of both starts.
     """
-    if "\n" not in old + new or not new.strip():
+    if "\n" not in old or not new.strip():
         return new
     comment = re.compile(_COMMENTS.get(language, _SCRIPT_COMMENT))
     before, after = list(_read(old, comment)), list(_read(new, comment))

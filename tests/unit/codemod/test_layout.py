@@ -50,7 +50,6 @@ _BREAKS = {
     "an item more": ("f(\n    a,\n    b,\n)", "f(a, b, c=2)", "f(\n    a,\n    b,\n    c=2,\n)"),
     "several a line": ("f(\n    a, b\n)", "f(a, b, c=2)", "f(\n    a, b, c=2\n)"),
     "below the bracket": ("fetch(a,\n      b)", "g(a, x=b)", "g(a,\n  x=b)"),
-    "no break before": ("f(a, b)", "f(a,\n  b, c=2)", "f(a, b, c=2)"),
     "in the last line": ("f(a,\n  b)", "f(a, b, c=2)", "f(a,\n  b, c=2)"),
     "the first goes": ("f(\n    a,\n    b,\n)", "a.f(b)", "a.f(\n    b,\n)"),
     "another order": ("f(\n    a,\n    # why\n    b,\n)", "f(b, a)", "f(\n    # why\n    b,\n    a,\n)"),
