@@ -27,6 +27,8 @@ class HttpAnswer:
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    phrase: str | None = None
+    """Of the status line; that of the status without it."""
 
 
 def json_answer(content: Any, status: int = 200) -> HttpAnswer:
@@ -43,7 +45,7 @@ def serve_answers(answer: Callable[[HttpRequest], HttpAnswer | None]) -> Iterato
             made = answer(HttpRequest(self.command, self.path, self.headers, body))
             if made is None:
                 return
-            self.send_response(made.status)
+            self.send_response(made.status, made.phrase)
             common = {"Content-Type": "application/json", "Content-Length": str(len(made.body))}
             for name, value in {**common, **made.headers}.items():
                 self.send_header(name, value)

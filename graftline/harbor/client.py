@@ -198,7 +198,9 @@ class HttpClient:
             secret = self._key.get_secret_value()
             message = message.replace(secret, "[secret]")
             details = json.loads(json.dumps(details).replace(json.dumps(secret)[1:-1], "[secret]"))
-        answer = f"{status} {response.reason_phrase}".rstrip()
+        answer = (
+            f"{status} {httpx.codes.get_reason_phrase(status)}".rstrip()
+        )  # not the phrase of the server, which may echo
         advice = "; check the key" if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) else ""
         if pause_s := retry_after_s(response.headers.get("retry-after", "")):
             advice = f"; asks to be left alone for {pause_s:g} s"

@@ -1,6 +1,7 @@
 """Actions and sources made to harm: each ends as a result, blamed on itself alone, and the next call works."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -199,6 +200,33 @@ def test_an_inner_process_that_cannot_start_is_an_error(kind: str, monkeypatch: 
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError, match=r"does not (start|say where its modules are)"):
         _ = KINDS[kind](Limits()).isolation
+
+
+def test_the_command_can_write_nothing_and_knows_nothing_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAFTLINE_TOKEN", "secret")
+    seen: list[dict[str, str]] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not (seen or ended.is_set()):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(OSError, psutil.Error):
+                    folder = Path("/proc", str(child.pid))
+                    if (folder / "comm").read_text() == "ast-grep\n":
+                        seen.append({name: (folder / name).read_text() for name in ("limits", "status", "environ")})
+
+    with closing(ProcessSandbox(Limits(cpu_s=2, memory_mb=256))) as opened:
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        opened.apply_many(NESTED_CALLS, "python", [TOO_SLOW])
+        ended.set()
+        watcher.join()
+    [command, *_] = seen
+    for limit in ("Max file size +0 +0", "Max open files +64 +64"):
+        assert re.search(limit, command["limits"])
+    for right in ("CapEff:\t0+\n", "NoNewPrivs:\t1", "Seccomp:\t2"):
+        assert re.search(right, command["status"])
+    assert "GRAFTLINE_TOKEN" not in command["environ"]
 
 
 def test_a_command_that_somebody_kills_says_nothing_about_the_action() -> None:

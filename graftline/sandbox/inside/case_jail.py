@@ -172,11 +172,19 @@ def limit(limits: Mapping[str, Any]) -> None:
         (resource.RLIMIT_RTPRIO, 0),
         (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),
     ):
-        resource.setrlimit(name, (most, most))
-    resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_s"], limits["cpu_s"] + 1))
+        least = _least(most, name)
+        resource.setrlimit(name, (least, least))
+    most_s = _least(limits["cpu_s"] + 1, resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (min(limits["cpu_s"], most_s), most_s))
     cores = sorted(os.sched_getaffinity(0))
     first = limits["first_core"] % len(cores)
     os.sched_setaffinity(0, (cores[first:] + cores[:first])[: limits["cores"]])
+
+
+def _least(most: int, name: int) -> int:
+    """Return `most`, or the limit that this process has already, which nobody may raise, where that is less."""
+    hard = resource.getrlimit(name)[1]
+    return most if hard == resource.RLIM_INFINITY else min(most, hard)
 
 
 def limit_memory(limits: Mapping[str, Any], is_interpreter: bool) -> None:

@@ -14,6 +14,7 @@ from graftline.harbor.address import HarborDeploymentRef, check_url
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, RetryPolicy
 from graftline.harbor.event_loop import Background
 from tests.harbor_server import Fault, HarborServer
+from tests.http_server import HttpAnswer, serve_answers
 
 PATH = "/api/harbor/deployments"
 LIST, CREATE = f"GET {PATH}", f"POST {PATH}"
@@ -96,6 +97,15 @@ def test_what_is_refused_is_not_tried_again_and_says_why(server: HarborServer) -
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+def test_a_server_that_echoes_the_key_in_its_status_line_is_not_quoted() -> None:
+    with (
+        serve_answers(lambda request: HttpAnswer(status=403, phrase=f"no {request.headers['Authorization']}")) as url,
+        pytest.raises(HarborAPIError, match="answers 403 Forbidden") as caught,
+    ):
+        listed(HarborClient(url, "a-wrong-key", BRISK))
+    assert "a-wrong-key" not in repr(caught.value)
+
+
 def test_the_key_is_in_no_error_no_log_and_no_repr(server: HarborServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     server.fail(LIST, Fault(torn=True))
@@ -173,7 +183,7 @@ def test_a_service_that_is_not_there_is_tried_for_its_time_and_named() -> None:
         (Fault(status=200, content=b"<html>"), "the answer is not JSON; check backend_url"),
         (Fault(status=302, headers={"location": "http://127.0.0.1:1/"}), "answers 302 Found: as the test has it"),
         (Fault(status=599), "answers 599: as the test has it"),
-        (Fault(status=418, content=b'{"detail": "no coffee"}'), "answers 418 I'm a Teapot: no coffee"),
+        (Fault(status=418, content=b'{"detail": "no coffee"}'), "answers 418 I'm a teapot: no coffee"),
         (Fault(status=400, content=b'["a"]'), 'answers 400 Bad Request: ["a"]'),
         (Fault(status=400, content=b"\xff"), "answers 400 Bad Request: \N{REPLACEMENT CHARACTER}"),
     ],

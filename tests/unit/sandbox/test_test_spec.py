@@ -38,8 +38,15 @@ def calls_spec(**parts: Any) -> dict[str, Any]:
 
 def test_the_least_that_is_taken() -> None:
     assert parse_test_spec(PYTEST) == PytestSpec(files=FILES, expected=("test_a.py::test_a",))
+    assert parse_test_spec(PYTEST).trusts == "values"
     assert parse_test_spec(CALLS) == CallsSpec(module="m", calls=(Call(function="f"),))
     assert parse_test_spec(PROGRAM) == ProgramSpec(arguments=("m.py",), expected_stdout="x\n")
+
+
+@pytest.mark.parametrize("spec", [pytest_spec(expected=[]), pytest_spec(files={}), {**CALLS, "calls": []}])
+def test_a_specification_of_nothing_is_refused(spec: dict[str, object]) -> None:
+    with pytest.raises(DataError, match="at least 1 item"):
+        parse_test_spec(spec)
 
 
 def test_a_specification_is_taken_as_it_is() -> None:
