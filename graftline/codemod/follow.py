@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import repeat
 from pathlib import Path
 
 from graftline.astgrep.binding import Language
@@ -13,6 +14,7 @@ from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
 from graftline.codemod.learn import extract_example
 from graftline.codemod.migration.generalize import Ask, Demonstration, ProposedRule, generalize
+from graftline.codemod.migration.imports import list_import_lines
 from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile
@@ -22,7 +24,10 @@ from graftline.sandbox.base import Sandbox, ensure_decided
 IMPORTS = "imports"
 """What places belong to that follow from those of rules."""
 _LINE_ENDS = re.compile(r"(?<=\n)")
-_IMPORT_LINES = re.compile(r"(?:\s*(?:import\b|from\s+\S+\s+import\b|[^\n]*\brequire\()[^\n]*\n?|\s*\n)+")
+_REQUIRE = re.compile(r"\brequire\(")
+_WHOLE_IMPORT = re.compile(
+    r"\s*(?:(?:import|from)\b[^({]*|import\s*(?:type\s*)?\{[^}]*\}[^({]*|[^\n]*\brequire\([^()]*\)[^(]*)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,17 @@ def follow_edit(
     DataError if the changes show no edit that is small enough. Arguments as in `generalize`.
     """
     by_path = {file.path.relative_to(folder).as_posix(): file for file in files}
-    demonstrations = [Demonstration(change.path, change.before, change.after) for change in changes]
     # rules, imports and layout write line feeds; where lines end otherwise throughout, they do so again afterwards
     with_returns = {path for path, file in by_path.items() if 0 < file.text.count("\r\n") == file.text.count("\n")}
     texts = {
         path: file.text.replace("\r\n", "\n") if path in with_returns else file.text for path, file in by_path.items()
     }
+    demonstrations = [
+        Demonstration(change.path, change.before.replace("\r\n", "\n"), change.after.replace("\r\n", "\n"))
+        if change.path in with_returns
+        else Demonstration(change.path, change.before, change.after)
+        for change in changes
+    ]
     proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions)
     rules = [rule for proposed in proposal.rules for rule in _make_rules(proposed, changes, sandbox)]
     written = {
@@ -76,23 +86,36 @@ def rewrite_accepted(
     """Return `file` with the changed lines of `text`, which `rules` made of it, that are accepted."""
     # not at form feeds and their like, which belong to a line
     old, new = (_LINE_ENDS.split(side) for side in (file.text, text))
-    pieces, places, has_edits = list[str](), list[Place](), False
+    imports = [list_import_lines(side, file.language) for side in (file.text, text)]
+    pieces, places, has_edits, has_rejected = list[str](), list[Place](), False, False
+    held_back: list[tuple[int, str]] = []
     for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         before, after = "".join(old[start:end]), "".join(new[new_start:new_end])
         if tag == "equal":
             pieces.append(before)
             continue
-        is_import = bool(_IMPORT_LINES.fullmatch(before + after))
+        numbered = [*zip(repeat(0), range(start, end), old[start:end])]
+        numbered += zip(repeat(1), range(new_start, new_end), new[new_start:new_end])
+        is_import = all(
+            number in imports[side] or not line.strip() or _REQUIRE.search(line) for side, number, line in numbered
+        )
         rule = None if is_import else _find_rule(before, after, file.language, rules)
         kind, words = (rule.id, list_words(rule.action)) if rule else (IMPORTS, frozenset[str]())
         shape = shape_of(before, after, words) if rule else IMPORTS
         place = Place(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape)
         is_accepted = accepts(kind, place.shape)
         has_edits = has_edits or kind != IMPORTS
+        has_rejected = has_rejected or not (is_accepted or is_import)
+        if is_import and is_accepted and not words_of(before) <= words_of(after):
+            # what stays as it was needs its old imports; where each line is one, the new ones can stand beside them
+            is_whole = all(_WHOLE_IMPORT.match(line) for line in (*old[start:end], *new[new_start:new_end]))
+            held_back.append((len(pieces), before + after if is_whole else before))
         pieces.append(after if is_accepted else before)
         places += [place] if is_accepted else []
     if has_edits and all(place.rule == IMPORTS for place in places):
         return RewrittenFile(file, file.text)  # imports follow edits
+    for number, piece in held_back if has_rejected else ():
+        pieces[number] = piece
     return RewrittenFile(file, "".join(pieces), tuple(places))
 
 

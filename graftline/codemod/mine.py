@@ -19,7 +19,7 @@ import math
 import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,6 +43,7 @@ from graftline.codemod.induce import InductionConfig, induce
 from graftline.codemod.induce_many import induce_many
 from graftline.codemod.judge import Judgment, judge
 from graftline.codemod.learn import extract_example
+from graftline.codemod.migration.imports import IMPORT_KINDS
 from graftline.codemod.migration.options import generate_options
 from graftline.codemod.rule_file import Example, FileRule
 from graftline.codemod.source_files import SourceFile
@@ -65,10 +66,6 @@ _MAX_GROUPS = 400
 _FIRST_PART = 16
 """Candidates that are tried first where time is short."""
 _IMPORT = re.compile(r"^\s*(?:import\b|from\s+\S+\s+import\b|(?:const|let|var)\b[^=\n]*=\s*require\()", re.MULTILINE)
-_IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
-    "python": ("import_statement", "import_from_statement"),
-    "java": ("import_declaration",),
-}
 _STRING = re.compile(r"""\"[^\"\n]*\"|'[^'\n]*'|`[^`\n]*`""")
 _LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
 _IMPORT_KIND = re.compile(r"'kind': '\w*import")
@@ -318,7 +315,7 @@ def _generate_broad(before: str, after: str, language: Language) -> Iterator[Pat
 
 def _leave_imports(action: PatternAction | RuleAction, language: Language) -> RuleAction:
     """Return a rule that writes no name over names, but not in imports, where only names may stand."""
-    kinds = [{"kind": kind} for kind in _IMPORT_KINDS.get(language, ("import_statement",))]
+    kinds = [{"kind": kind} for kind in IMPORT_KINDS.get(language, ("import_statement",))]
     rule = rule_of(action)
     rule["rule"] = {"all": [rule["rule"], {"not": {"inside": {"any": kinds, "stopBy": "end"}}}]}
     return RuleAction.model_validate(rule)

@@ -12,11 +12,13 @@ Everything happens in memory, on a mapping of paths to texts; nothing is written
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from symtable import symtable
 
-from graftline.astgrep.binding import Language, is_safe
+from graftline.astgrep.binding import Language, is_safe, parse
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.hunks import split_into_hunks
@@ -52,7 +54,7 @@ _IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
     "java": re.compile(r"\s*import\b"),
 }
 _IMPORT_BLOCK = re.compile(
-    r"(\s*(from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{]*\{[^}]*\}\s*from[^\n]*|(import|from)\s[^\n(]*\n?))+"
+    r"(?:\s*+(?:from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{\n]*\{[^}]*\}\s*from[^\n]*|(?:import|from)\s[^\n(]*\n?))++"
 )
 
 
@@ -146,9 +148,12 @@ def generalize(
     undone: list[str] = []
     remaining = max_questions if ask else 0
     allowed = remaining
-    for _ in range(_MAX_STEPS):
+    for step in range(_MAX_STEPS + 1):
         focus = next((unit for unit in units if unit.before != unit.after and _sites_of(unit)), None)
         if focus is None:
+            break
+        if step == _MAX_STEPS:
+            undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
         selection = _choose(focus, units, repository, instruction, ask, remaining)
         if selection is None:
@@ -185,6 +190,7 @@ def generalize(
         undone += _mend(repository, originals, demonstrations, options)
         undone += _follow_imports(repository, originals, shown_before, options)
         undone += _list_old_definitions(repository, options)
+        undone += _restore_broken(repository, originals)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
     return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
 
@@ -233,7 +239,7 @@ def _mend(
                 yield f"{path}: gives the new name, or the old one, another meaning; change it by hand"
             text = originals[path] if aliased is None else aliased
         if language == "python":
-            text, count = quote_annotations(before, text)
+            text, count = quote_annotations(originals[path], text)
             if count:
                 yield f"{path}: a string beside `|` fails when it is run; change {count} of its places by hand"
         repository.texts[path] = text
@@ -260,6 +266,26 @@ def _follow_imports(
             repository.texts[path] = new
             lacking |= missing & written
     return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
+
+
+def _restore_broken(repository: Repository, originals: Mapping[str, str]) -> Iterator[str]:
+    """Leave files as they were that would not parse any more; yield a sentence for each."""
+    for path, text in repository.texts.items():
+        before, language = originals[path], repository.languages[path]
+        if text != before and not _parses(text, language) and _parses(before, language):
+            repository.texts[path] = before
+            yield f"{path}: would not parse any more; change it by hand"
+
+
+def _parses(text: str, language: Language) -> bool:
+    try:
+        if language != "python":
+            return parse(text, language).is_clean
+        with warnings.catch_warnings(action="ignore"):  # of invalid escapes
+            symtable(text.removeprefix("\ufeff"), "", "exec")  # also refuses two parameters of one name
+    except (DataError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _list_old_definitions(repository: Repository, options: Sequence[Option]) -> list[str]:

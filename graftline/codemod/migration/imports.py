@@ -19,6 +19,12 @@ from graftline.core.errors import DataError
 IMPORT_STATEMENTS = frozenset(
     ("import_statement", "import_from_statement", "import_declaration", "future_import_statement")
 )
+IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
+    "python": ("import_statement", "import_from_statement"),
+    "java": ("import_declaration",),
+}
+"""Of other languages it is `import_statement`."""
+_IMPORTED = re.compile(r"[\w.$]+(?:\s+as\s+[\w$]+)?")
 _ROOT_WORD = re.compile(r"(?<![\w.$])[^\W\d][\w$]*")
 _JAVA = re.compile(r"import\s+(static\s+)?([\w.]+)\.(\w+|\*)\s*;")
 _PYTHON_FROM = re.compile(r"from\s+([\w.]+)\s+import\s+(.*)", re.DOTALL)
@@ -53,6 +59,24 @@ class Statement:
     def module(self) -> str:
         """The module of its first name."""
         return next((source.module for source in self.names.values()), "")
+
+
+def is_importable(text: str, language: Language) -> bool:
+    """Return whether `text` may stand for a name in an import: a name, with or without an alias, and none that Python has anyway."""
+    return bool(_IMPORTED.fullmatch(text)) and not (language == "python" and text in _BUILTINS)
+
+
+def list_import_lines(text: str, language: Language) -> frozenset[int]:
+    """Return the lines, from 0, of the import statements of a file; none where it cannot be parsed."""
+    try:
+        nodes = [node for node in outline(text, language).root.walk() if node.kind in IMPORT_STATEMENTS]
+    except DataError:
+        return frozenset()
+    return frozenset(
+        line
+        for node in nodes
+        for line in range(text.count("\n", 0, node.start), text.count("\n", 0, max(node.start, node.end - 1)) + 1)
+    )
 
 
 def follow_imports(

@@ -43,6 +43,8 @@ class _Bracket:
     column: int
     item_gap: str
     """What stands before an item that is new."""
+    takes_comma: bool = False
+    """Whether a comma behind its last item changes nothing: round brackets that call nothing make a tuple with it."""
     is_hanging: bool = False
     """Whether it is closed in the line of the last item."""
 
@@ -78,7 +80,7 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
             is_unfit = (token.depth == 0 < former.depth and "\n" in former.gap) or (is_item and not former.gap)
             gap = gap if is_unfit else former.gap
             lost -= {source} if gap == former.gap else set()
-            if is_closing and "\n" in gap and before[source - 1].text == "," and not is_item:
+            if is_closing and "\n" in gap and before[source - 1].text == "," and not is_item and bracket.takes_comma:
                 written += ","
         elif is_item and not is_closing:
             start = _start_of_item(before, after, sources, number)
@@ -96,7 +98,11 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
             following = before[source + 1].gap if 0 <= source < len(before) - 1 else ""
             old_column = _column(old[: before[source].end], column) if source >= 0 else -1
             is_hanging = source >= 0 and _is_hanging(before, source)
-            brackets.append(_Bracket(old_column, _column(written, column), _last_line(following), is_hanging))
+            is_call = not token.gap and number > 0 and after[number - 1].text[-1:].isidentifier()
+            takes_comma = token.text != "(" or is_call or (not token.gap and after[number - 1].text in (")", "]"))
+            brackets.append(
+                _Bracket(old_column, _column(written, column), _last_line(following), takes_comma, is_hanging)
+            )
     return None if lost else written
 
 

@@ -19,6 +19,7 @@ from graftline.codemod.canonical import required_words
 from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.diff import Site, apply_sites
 from graftline.codemod.grammar import KEYWORDS
+from graftline.codemod.migration.imports import IMPORT_KINDS, is_importable
 from graftline.codemod.migration.surroundings import MAX_NEIGHBOR, find_covering_chain, list_contexts
 
 Rule = PatternAction | RuleAction
@@ -147,7 +148,9 @@ def generate_options(change: Change, site: Site, instruction: str = "") -> Itera
 def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option]:
     """Yield the renaming of a name in code, and in strings, comments and compound names as well."""
     kinds = [kind for kind in _NAMES[language] if kind not in _TYPELESS.get(language, ())]
-    names = {"any": [{"kind": kind} for kind in kinds], "regex": f"^{rust_regex(old)}$"}
+    names = {"any": [{"kind": kind} for kind in kinds], "regex": f"^{rust_regex(old)}$"} | _outside_imports(
+        new, language
+    )
     yield _option(names, new, "name", "any", language, old)
     if len(old) < _LEAST_TELLING or not _TELLING.search(old):
         return
@@ -190,8 +193,16 @@ def _names(change: Change, site: Site, instruction: str) -> Iterator[Option]:
         yield from list(rename_everywhere(old, new, change.language))[: 2 if is_told else 1]
     if node.is_named:
         for context, condition in list_contexts(change.before, node):
-            is_own = {"kind": node.kind, **rule, **condition}
+            is_own = {"kind": node.kind, **rule, **_outside_imports(new, change.language), **condition}
             yield _option(is_own, new, "name", context if context != "any" else "kind", change.language, old)
+
+
+def _outside_imports(new: str, language: Language) -> dict[str, Any]:
+    """Return the condition that keeps from imports what nothing can be imported by: no name, and what Python has anyway."""
+    if is_importable(new, language):
+        return {}
+    kinds = [{"kind": kind} for kind in IMPORT_KINDS.get(language, ("import_statement",))]
+    return {"not": {"inside": {"any": kinds, "stopBy": "end"}}}
 
 
 def _affixes(change: Change, site: Site) -> Iterator[Option]:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from graftline.astgrep.action import rule_of
-from graftline.astgrep.binding import Language, is_safe
+from graftline.astgrep.binding import Language, is_safe, outline
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import words_of
 from graftline.codemod.diff import common_length
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.grammar import KEYWORDS
+from graftline.codemod.migration.imports import is_importable, list_import_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.migration.options import Option, Rule
 from graftline.codemod.migration.traits import traits_of
@@ -26,8 +27,9 @@ from graftline.sandbox.base import (
 )
 
 _BATCH_FILES = 64
+_CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
 _MOST_DEPTH = 8
-"""So deep places may lie within each other; a rule that its own text calls for again ends there."""
+"""So deep places may lie within each other."""
 _ESCAPES = re.compile(r"\\+[A-Za-z]")
 """Of regular expressions, which are no words of code."""
 
@@ -39,6 +41,19 @@ class Place(NamedTuple):
     start: int
     end: int
     text: str
+
+
+class _Written(NamedTuple):
+    """Characters `start` to `end` of a file, which a rule wrote over the text `old`."""
+
+    start: int
+    end: int
+    old: str
+
+    def holds(self, match: Match, text: str) -> bool:
+        """Return whether a match was a part of the old text already: what the rule itself wrote is not changed again."""
+        matched = text[match.start : match.end]
+        return self.start <= match.start and match.end <= self.end and matched != self.old and matched in self.old
 
 
 @dataclass
@@ -94,28 +109,27 @@ class Repository:
         # where places are refused, all rules see the same text: it is what says where they are
         steps = [option.actions] if refused else [(action,) for action in option.actions]
         for actions in steps:
+            written = self._apply_actions(actions, dict.fromkeys(paths), refused)
             # a place that lies within another one is seen when that is made; of those that are refused the position would be lost
-            unfinished, turns = paths, 1 if refused else _MOST_DEPTH
-            while unfinished and turns:
-                unfinished = self._apply_actions(actions, unfinished, refused)
-                turns -= 1
+            for _ in range(0 if refused else _MOST_DEPTH):
+                written = self._apply_actions(actions, written, refused) if written else {}
         changed = [path for path in paths if self.texts[path] != before[path]]
         for path in changed:
             self._words.pop(path, None)
         return len(changed)
 
-    def _apply_actions(self, actions: Sequence[Rule], paths: Sequence[str], refused: frozenset[Place]) -> list[str]:
-        """Change files, and return those that it changed."""
-        changed = []
+    def _apply_actions(
+        self, actions: Sequence[Rule], within: Mapping[str, Sequence[_Written] | None], refused: frozenset[Place]
+    ) -> dict[str, Sequence[_Written]]:
+        """Change files, of some only what lies within what was written before; return what is written, by file."""
+        written, paths = dict[str, Sequence[_Written]](), [*within]
         for first in range(0, len(paths), _BATCH_FILES):
             part = paths[first : first + _BATCH_FILES]
             requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in part]
             for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
-                before = self.texts[path]
-                self.texts[path] = self._rewrite(path, results, actions, refused)
-                if self.texts[path] != before:
-                    changed.append(path)
-        return changed
+                if spans := self._rewrite(path, results, actions, refused, within[path]):
+                    written[path] = spans
+        return written
 
     def traits_of(self, places: Iterable[Place]) -> dict[Place, Mapping[str, str]]:
         """Return the traits of places, each once."""
@@ -124,24 +138,41 @@ class Repository:
         }
 
     def _rewrite(
-        self, path: str, results: Sequence[SandboxResult], actions: Sequence[Rule], refused: frozenset[Place]
-    ) -> str:
-        """Return the text of a file as rules leave it, but for places in `refused`, and those that would lose a comment.
+        self,
+        path: str,
+        results: Sequence[SandboxResult],
+        actions: Sequence[Rule],
+        refused: frozenset[Place],
+        within: Sequence[_Written] | None,
+    ) -> list[_Written]:
+        """Change a file as rules say, but for places in `refused`, and those that would lose a comment; return what is written.
 
-        Of matches that overlap, the first is made.
+        Of matches that overlap, the first is made. `within` is what the same rules wrote before, if only that is to be changed.
         """
         text, language, matches, position = self.texts[path], self.languages[path], list[Match](), 0
         pairs = zip(results, actions, strict=True)
         usable = [(result, action) for result, action in pairs if ensure_decided(result).verdict is Verdict.OK]
         candidates = [match for result, action in usable for match in _list_matches(text, result, action, language)]
         for match in sorted(candidates, key=lambda match: match.start):
-            laid_out = _lay_out(text, match, language) if match.start >= position else match
+            if match.start < position or not (within is None or any(span.holds(match, text) for span in within)):
+                continue
+            laid_out = _lay_out(text, match, language)
             if laid_out is None:
                 self.commented.add((path, text.count("\n", 0, match.start) + 1))
-            elif match.start >= position and cut(path, text, laid_out) not in refused:
+            elif cut(path, text, laid_out) not in refused:
                 matches.append(laid_out)
                 position = match.end
-        return normalize_blank_lines(text, replace_matches(text, matches, usable[0][0].isolation)) if matches else text
+        if not matches:
+            return []
+        result = replace_matches(text, matches, usable[0][0].isolation)
+        self.texts[path] = normalize_blank_lines(text, result)
+        spans, shift = [], 0
+        for match in matches:
+            start = match.start + shift
+            spans.append(_Written(start, start + len(match.replacement), text[match.start : match.end]))
+            shift += len(match.replacement) - (match.end - match.start)
+        # where blank lines were taken out as well, nothing is where it was
+        return spans if self.texts[path] == result.after else []
 
     def words(self, path: str) -> frozenset[str]:
         """Return the words of a file."""
@@ -159,7 +190,7 @@ def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox:
 
 
 def _list_matches(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[Match]:
-    """Yield the matches of a rule that take no keyword away which it does not quote.
+    """Yield the matches of a rule that take no keyword away which it does not quote, and import nothing that cannot be.
 
     A pattern matches code that has more words without a name of their own than it has: `private $A $B;` matches
     `private static int a;` as well, and what is written for it would not be static.
@@ -168,10 +199,34 @@ def _list_matches(text: str, result: SandboxResult, action: Rule, language: Lang
     quoted, written = str(rule["rule"]), str((rule["fix"], rule.get("transform")))
     is_free = bool({*VARIABLE.findall(quoted)} - {*VARIABLE.findall(written)})
     own = words_of(_ESCAPES.sub(" ", quoted))
+    imports: frozenset[int] | None = None
     for match in result.matches:
-        lost = words_of(text[match.start : match.end]) - words_of(match.replacement)
+        if text[match.start : match.end].isidentifier() and not is_importable(match.replacement, language):
+            imports = list_import_lines(text, language) if imports is None else imports
+            if text.count("\n", 0, match.start) in imports:
+                continue
+        old, new = words_of(text[match.start : match.end]), words_of(match.replacement)
+        if not text[match.start : match.end].isidentifier() and _is_in_definition(text, match, language):
+            continue
+        lost = old - new
         if is_free or not (lost & KEYWORDS[language]) - own:
             yield match
+
+
+def _is_in_definition(text: str, match: Match, language: Language) -> bool:
+    """Return whether a match stands in the function that is to be called in its place, which would call itself for ever."""
+    # a method is not the function of the same name
+    names = {*_CALLED.findall(match.replacement)} - {*_CALLED.findall(text[match.start : match.end])}
+    called = [name for _, name in names if re.search(rf"\b(?:def|function)\s+{re.escape(name)}\b", text[: match.start])]
+    if not called:
+        return False
+    node = outline(text, language).root
+    while inner := next((child for child in node.children if child.start <= match.start < child.end), None):
+        node = inner
+        is_function = node.kind in ("function_definition", "function_declaration")
+        if is_function and any(text[child.start : child.end] in called for child in node.children):
+            return True
+    return False
 
 
 def _lay_out(text: str, match: Match, language: Language) -> Match | None:

@@ -61,9 +61,11 @@ def test_the_rest_follows_with_its_imports_and_can_be_taken_back(repository: Pat
 
 def test_line_ends_stay_and_files_that_are_no_text_are_passed_over(repository: Path) -> None:
     (repository / "app/b.py").write_bytes(FILES["app/b.py"].replace("\n", "\r\n").encode())
-    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    edited = EDITED.replace("\n", "\r\n").encode()
+    (repository / "app/a.py").write_bytes(edited)
     (repository / "app/c.py").write_bytes(b"\xff\n")
     assert run("--answers", "y", "--write").exit_code == 0
+    assert (repository / "app/a.py").read_bytes() == edited
     changed = FILES["app/b.py"].replace("get", "fetch").replace("\n", "\r\n")
     assert (repository / "app/b.py").read_bytes() == changed.encode()
 

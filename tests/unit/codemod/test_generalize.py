@@ -59,8 +59,25 @@ _CASES = {
     "within-another": ("m.py", "def f(a: Optional[D]): ...\n", "def f(a: D | None): ...\n", {
         "n.py": ("def f(a: Optional[dict[str, Optional[B]]]): ...\n", "def f(a: dict[str, B | None] | None): ...\n"),
     }),
+    "builtin": ("m.py", "from typing import (\n    Any,\n    List,\n)\n\n\ndef f(a: List[str], b: Any): ...\n",
+        "from typing import (\n    Any,\n    List,\n)\n\n\ndef f(a: list[str], b: Any): ...\n", {
+        "n.py": ("from typing import Any, List\n\nx: Any = cast(List[Any], 1)\n",
+                 "from typing import Any\n\nx: Any = cast(list[Any], 1)\n"),
+    }),
+    "would-not-parse": ("m.py", "def g(old): return old\n", "def g(new): return new\n", {
+        "n.py": ("def f(old, new): return old + new\n", None),
+    }),
+    "own-definition": ("m.py", "def f(text):\n    return cell_len(text.plain)\n", "def f(text):\n    return text.cell_len\n", {
+        "n.py": ("class A:\n    def cell_len(self):\n        return cell_len(self.plain)\n\n\nx = cell_len(y.plain)\n",
+                 "class A:\n    def cell_len(self):\n        return cell_len(self.plain)\n\n\nx = y.cell_len\n"),
+    }),
+    "swap": ("m.py", "def f():\n    t(foo(), 1)\n", "def f():\n    t(1, foo())\n", {
+        "n.py": ("t(foo(0), bar(0))\n", "t(bar(0), foo(0))\n"),
+    }),
 }  # fmt: skip
 _ANSWERED_WITH_YES = (
+    "own-definition",
+    "builtin",
     "within-another",
     "import-follows",
     "alias",
