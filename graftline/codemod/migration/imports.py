@@ -24,7 +24,7 @@ IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
     "java": ("import_declaration",),
 }
 """Of other languages it is `import_statement`."""
-_IMPORTED = re.compile(r"[\w.$]+(?:\s+as\s+[\w$]+)?")
+_NEVER_IMPORTED = re.compile(r"[()\[\]'\"|+&]")
 _ROOT_WORD = re.compile(r"(?<![\w.$])[^\W\d][\w$]*")
 _JAVA = re.compile(r"import\s+(static\s+)?([\w.]+)\.(\w+|\*)\s*;")
 _PYTHON_FROM = re.compile(r"from\s+([\w.]+)\s+import\s+(.*)", re.DOTALL)
@@ -62,8 +62,8 @@ class Statement:
 
 
 def is_importable(text: str, language: Language) -> bool:
-    """Return whether `text` may stand for a name in an import: a name, with or without an alias, and none that Python has anyway."""
-    return bool(_IMPORTED.fullmatch(text)) and not (language == "python" and text in _BUILTINS)
+    """Return whether `text` may stand for a name in an import: no call, string or operator, and no name that Python has anyway."""
+    return not _NEVER_IMPORTED.search(text) and not (language == "python" and text in _BUILTINS)
 
 
 def list_import_lines(text: str, language: Language) -> frozenset[int]:
