@@ -35,6 +35,10 @@ from graftline.core.record import (
 
 logger = logging.getLogger(__name__)
 
+UNFINISHED = "unfinished"
+"""Fact that says what is still to be done of an artifact: whatever its request, it is made again by the next build. What is made of it is
+not, as long as its files stay the same."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -59,7 +63,9 @@ class Request:
             *(f"input {key}" for key in _compare_keys(record.inputs, self.inputs)),
             *(f"config {key}" for key in _compare_keys(record.config, self.config)),
         ]
-        return ", ".join(changes) + " changed" if changes else ""
+        if changes:
+            return ", ".join(changes) + " changed"
+        return f"unfinished: {record.facts[UNFINISHED]}" if UNFINISHED in record.facts else ""
 
 
 @dataclass(frozen=True)

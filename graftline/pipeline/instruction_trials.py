@@ -92,7 +92,7 @@ def trial_settings(lineage: Lineage) -> dict[str, object]:
     if settings.round_trip is None:
         return {}
     code = code_version("graftline.rollouts.round_trip")
-    values = settings.model_dump(mode="json", exclude={"at_once"})
+    values = settings.model_dump(mode="json", exclude={"at_once", "most_tokens", "most_minutes"})
     return {"instructions": {**values, **_dialect(lineage), "model": lineage.ports.chat_model.name, "code": code}}
 
 
@@ -178,9 +178,10 @@ def try_instructions(
     unknown = sum(_key(task, model) not in trials and task.id not in unaskable for task in pending)
     if unknown:
         logger.warning(
-            "%s: of %d instructions nothing is known: they were not asked about, or not answered; the next run asks again",
+            "%s: not asked about, or not answered: %d of %d instructions; the next run asks again",
             place,
             unknown,
+            len(pending),
         )
     outcome = []
     for task in tasks:

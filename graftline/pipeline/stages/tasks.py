@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from graftline.astgrep.binding import LANGUAGES, Language
-from graftline.core.build import Built, Contents
+from graftline.core.build import UNFINISHED, Built, Contents
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.processes import Workers, default_workers
 from graftline.datasets.edit import Edit, Label
@@ -22,16 +22,13 @@ from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
-_UNANSWERED, _AGAIN = "unanswered", "unanswered_before"
-"""Count of instructions that a model was to be asked about and is yet; configuration of tasks that are made again for them."""
 
 
 def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
     """Keep the edits, real and synthetic, that make sound tasks."""
     folders = {stage: lineage.paths.partition(below, language, split) for stage, below in _SOURCES.items()}
     inputs = {stage: lineage.read_input(folder, stage) for stage, folder in folders.items()}
-    target = lineage.paths.partition("tasks", language, split)
-    config = {**rewriter(lineage.manifest), **_trials(lineage, target)}
+    config = {**rewriter(lineage.manifest), **trial_settings(lineage)}
     request = request_of("tasks", f"{language}/{split}", inputs, config)
 
     def make(folder: Path) -> Contents:
@@ -45,20 +42,10 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         instructions = Counter(count_key(task.dataset, task.instruction_source, task.answerable) for task in valid)
         comment_only = sum(WORDS_ALONE in task.tags for task in valid)
         counted = {**dict(sorted(instructions.items())), **({"comment_only": comment_only} if comment_only else {})}
-        open_trials = {_UNANSWERED: unanswered} if unanswered else {}
-        return Contents({"rows": len(valid), **counted, **open_trials, **invalid})
+        facts = {UNFINISHED: f"instructions that nobody answered about: {unanswered}"} if unanswered else {}
+        return Contents({"rows": len(valid), **counted, **invalid}, facts=facts)
 
-    return lineage.build(target, request, make)
-
-
-def _trials(lineage: Lineage, target: Path) -> dict[str, object]:
-    """Return what the outcome of trials depends on; it changes as long as a model did not answer all questions."""
-    settings = trial_settings(lineage)
-    record = lineage.find_record(target) if settings else None
-    if record is None:
-        return settings
-    again = record.identity if record.counts.get(_UNANSWERED) else record.config.get(_AGAIN)
-    return {**settings, **({_AGAIN: again} if again else {})}
+    return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
 
 
 def _ask_for_edits(lineage: Lineage) -> Callable[[Iterable[Edit]], Iterator[Edit]]:

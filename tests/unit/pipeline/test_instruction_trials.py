@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import ActorError, ConfigError
+from graftline.datasets.splits import SPLITS
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import load_fleet
@@ -110,21 +111,27 @@ def test_at_its_limits_a_run_asks_no_more(tried: Callable[..., Any], limit: dict
     assert ([task.answerable for task in outcome].count(True), len(requests)) == (answered, answered)
 
 
-def test_the_stage_asks_where_it_is_told_to(made: Path, run: Run, reconfigure: Callable[..., None]) -> None:
+def test_what_was_not_answered_is_asked_again_and_what_is_made_of_it_stays(
+    made: Path, run: Run, reconfigure: Callable[..., None]
+) -> None:
     stored = made / "data" / "tasks" / "python" / "train" / "tasks.jsonl"
     before = stored.read_bytes()
-    asking = {"round_trip": {"rewordings": 1}}
-    reconfigure(made, "trajectories.yaml", {"instructions": {**asking, "most_minutes": 1e-9}})
-    ports = {"sandbox": "memory", "chat_model": {"kind": "memory", "answers": ["Change it."]}}
-    assert run(made, ports)["tasks python/train"] == "config instructions changed"
-    # nobody was asked yet
-    assert run(made, ports)["tasks python/train"] == "config unanswered_before changed"
-    reconfigure(made, "trajectories.yaml", {"instructions": asking})
-    assert run(made, ports)["tasks python/train"].startswith("config instructions, config unanswered_before changed")
+
+    def run_within(**limits: float) -> dict[str, str]:
+        reconfigure(made, "trajectories.yaml", {"instructions": {"round_trip": {"rewordings": 1}, **limits}})
+        reasons = run(made, {"sandbox": "memory", "chat_model": {"kind": "memory", "answers": ["Change it."]}})
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    assert run_within(most_minutes=1e-9)["tasks python/train"] == "config instructions changed"
+    made_again = dict.fromkeys(
+        [f"tasks python/{split}" for split in SPLITS], "unfinished: instructions that nobody answered about: 1"
+    )
+    assert run_within(most_minutes=1e-9) == made_again
+    assert run_within() == made_again
     trials = [*map(json.loads, (made / "data" / "instructions" / "python" / "train.jsonl").read_text().splitlines())]
     assert trials
     assert not any(trial["is_answerable"] for trial in trials)
-    assert (stored.read_bytes(), run(made, ports)["tasks python/train"]) == (before, "")
+    assert (stored.read_bytes(), run_within()) == (before, {})
 
 
 @pytest.mark.parametrize(
