@@ -94,6 +94,15 @@ def test_a_text_is_near_to_those_whose_splits_are_known(tmp_path: Path) -> None:
     assert NearTexts.of([], [], LEAST).find(texts)[0].tolist() == []
 
 
+def test_a_text_is_near_to_one_of_each_split_however_many_of_another_come_first() -> None:
+    text = matrix([b"license" * 30])
+    splits = np.repeat(np.array([0, 1, 0, 2], np.int8), [1000, 1, 1000, 1])
+    rows, splits_near = NearTexts(np.repeat(text, len(splits), axis=0), splits, LEAST).find(text)
+    assert (set(rows.tolist()), set(splits_near.tolist())) == ({0}, {0, 1, 2})
+    # 64 of one split, one of each of the others, in each of 16 bands
+    assert len(rows) == 16 * 66
+
+
 def test_texts_with_nothing_in_common_have_no_pairs() -> None:
     assert near_pairs(matrix(families(5, count=50, size=1, changes=0)), LEAST).shape == (0, 2)
 
