@@ -143,7 +143,7 @@ def _summarize_evaluation(lineage: Lineage, evaluation: str) -> list[dict[str, A
 
 def _page(rows: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> str:
     pictures = "\n![losses](losses.png)\n\n![solved](solved.png)\n" if rows else ""
-    note = "Tasks are of packages and repositories that are held out: none of the rows is of them. Before is the model without the adapter.\n"
+    note = "Tasks are of packages and repositories held out: none of the rows is of them. Before is the model without the adapter.\n"
     return f"# Adapters\n\n{note}\n{table(rows)}{pictures}\n## Evaluations\n\n{table(judged)}"
 
 

@@ -24,6 +24,7 @@ from graftline.cli.options import (
     manifest_options,
     output_option,
     pass_paths,
+    pluralize,
     print_json,
     print_lines,
     print_table,
@@ -156,9 +157,8 @@ def stats(paths: "Paths", names: tuple[str, ...]) -> Output:
 
     chosen = [name for name in names if name != changes.NAME]
     datasets = count_datasets(paths, _load_catalog(paths), chosen) if chosen or not names else []
-    counts = (
-        changes.change_stats(paths, is_needed=changes.NAME in names) if len(chosen) < len(names) or not names else None
-    )
+    is_named = changes.NAME in names
+    counts = changes.change_stats(paths, is_needed=is_named) if is_named or not names else None
     tables = [*stats_tables(datasets), *(changes.change_tables(counts) if counts else [])]
     value = {"datasets": datasets, **({"repository_changes": counts} if counts else {})}
     return Output(value, [table for table in tables if table[2]])
@@ -241,7 +241,7 @@ def export(
         "file": result.file, "rows": result.rows, "attempts": result.attempts, "left_out": dict(result.left_out)
     }  # fmt: skip
     note = describe_left_out(result.left_out, "attempts")
-    text = f"{result.file}: {result.rows} rows of {result.attempts} attempts"
+    text = f"{result.file}: {pluralize(result.rows, 'row')} of {pluralize(result.attempts, 'attempt')}"
     return Output(value, text=text, notes=[note] if note else [])
 
 
@@ -287,7 +287,7 @@ def wandb(paths: "Paths") -> Output:
     settings = load_governance(paths).wandb
     result = publish_datasets(paths, settings, open_secrets(os.environ, paths.root), os.environ)
     place = f"send it with: wandb sync {result.run}" if result.mode == "offline" else result.run
-    text = f"{result.mode}: {result.artifact}, digest {result.digest}, {len(result.files)} files\n{place}"
+    text = f"{result.mode}: {result.artifact}, digest {result.digest}, {pluralize(len(result.files), 'file')}\n{place}"
     return Output(asdict(result), text=text)
 
 
@@ -345,7 +345,7 @@ def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
     for change in changes:
         place = f"{change['language']}/{change['split']}"
         hidden = len(change["files"]) - _SHOWN_FILES
-        counts = f"{change['places']} places"
+        counts = pluralize(change["places"], "place")
         lines = [
             (escape_controls(f"{change['id']}  {place}  {change['license']}  {change['origin']}  {counts}"), "bold")
         ]
@@ -355,5 +355,5 @@ def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
         for file in change["files"][:_SHOWN_FILES]:
             diff = unified_diff(file["before"], file["after"], file["path"], file["path"])
             lines += style_diff([escape_controls(line[:-1]) for line in islice(diff, _SHOWN_LINES)])
-        lines += [(f"... and {hidden} more files", "")] if hidden > 0 else []
+        lines += [(f"... and {pluralize(hidden, 'more file')}", "")] if hidden > 0 else []
         print_lines([*lines, ("", "")])

@@ -129,8 +129,8 @@ def build(
             before_publish(partial, record)
             _publish(partial, folder)
             # those with a dot are parts of the others: up to a hundred, which the record has
-            totals = ", ".join(f"{count} {name}" for name, count in record.counts.items() if "." not in name)
-            logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, totals)
+            totals = ", ".join(f"{name} {count}" for name, count in record.counts.items() if "." not in name)
+            logger.info("%s %s: made (%s): %s", request.kind, request.name, reason, totals)
         return Built(folder, record if reason else load_record(folder), reason)
 
 

@@ -105,7 +105,7 @@ def run_solver(
         raise _no_answer(name, [*done.values()])
     results = [done[_key(question)] for question in questions]
     seconds, infra = time.monotonic() - began, sum(attempt.is_infra for attempt in results)
-    logger.info("%s: %d attempts, %d of them say nothing, in %.1f s", name, len(results), infra, seconds)
+    logger.info("%s: attempts %d, %d of them say nothing, in %.1f s", name, len(results), infra, seconds)
     return results
 
 

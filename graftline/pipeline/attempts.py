@@ -210,7 +210,7 @@ def make_here(
         dead = queue.dead()
     if dead:
         raise ActorError(
-            f"{partition.language}/{partition.split}: {len(dead)} attempts of {partition.teacher.name} could not be made,"
+            f"{partition.language}/{partition.split}: attempts of {partition.teacher.name} that could not be made: {len(dead)},"
             f" the first because of {dead[0].reason}; mend it and run again, what was made is kept"
         )
 
@@ -238,13 +238,13 @@ def wait_for_workers(
         lost = [assignment for assignment in remaining if assignment.key in dead]
         if lost and len(lost) == len(remaining) and not waiting:
             raise ActorError(
-                f"{len(lost)} attempts became dead letters, the first because of {dead[lost[0].key]}; mend it,"
+                f"attempts that became dead letters: {len(lost)}, the first because of {dead[lost[0].key]}; mend it,"
                 " `graftline worker retry`, and run again; what was made is kept"
             )
         if time.monotonic() - reminded > _REMIND_S:
             reminded = time.monotonic()
             logger.info(
-                "%d attempts are left; the queue has %s; workers are started by `graftline worker run`",
+                "attempts left: %d; the queue has %s; workers are started by `graftline worker run`",
                 len(remaining),
                 queue.depth(),
             )

@@ -170,7 +170,7 @@ def unfit_rows(lineage: Lineage) -> list[str]:
         if not train:
             faults.append(f"recipe {name!r} has no row to train on")
         if both := train & held_out:
-            faults.append(f"recipe {name!r}: {len(both)} rows are trained on and held out")
+            faults.append(f"recipe {name!r}: rows that are trained on and held out: {len(both)}")
     return faults[:MOST_FAULTS]
 
 

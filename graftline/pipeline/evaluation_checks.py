@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graftline.core.text_diff import pluralize
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.evaluation import deployment_evaluation_names, number, read_calibration, read_summary
@@ -69,7 +70,7 @@ def calibration(lineage: Lineage) -> list[Finding]:
         elif measured is None or not measured.tasks:
             finding = Finding(name, False, "no task has a reference solution", target)
         else:
-            rewards = f"oracle {number(measured.ceiling)}, nop {number(measured.floor)} at {len(measured.tasks)} tasks"
+            rewards = f"oracle {number(measured.ceiling)}, nop {number(measured.floor)} at {pluralize(len(measured.tasks), 'task')}"
             faults = [f"{task}: {', '.join(of_task)}" for task, of_task in sorted(measured.faults.items())]
             summary = "; ".join([rewards, *faults[:_MOST_FAULTS]])
             finding = Finding(name, measured.is_sound, summary, target, measured.ceiling)

@@ -8,6 +8,7 @@ from graftline.astgrep.binding import Language
 from graftline.codemod.equality import differ_in_words_alone
 from graftline.codemod.token_changes import measure_mechanics
 from graftline.core.errors import DataError
+from graftline.core.text_diff import pluralize
 from graftline.datasets.catalog import Cleaning, Decontamination
 from graftline.datasets.decontaminate import Evaluations
 from graftline.datasets.fingerprints import strip_whitespace
@@ -68,10 +69,12 @@ class Judge:
             )
         if candidate.unit == "file" and len(candidate.files) < self.config.min_files:
             return candidate.reject(
-                ChangeRejectReason.FEW_FILES, f"edits {len(candidate.files)} files that can be read"
+                ChangeRejectReason.FEW_FILES, f"edits {pluralize(len(candidate.files), 'file')} that can be read"
             )
         if candidate.moved_files > MAX_MOVED_SHARE * len(candidate.files):
-            detail = f"edits {len(candidate.files)} files, and adds, deletes or renames {candidate.moved_files}"
+            detail = (
+                f"edits {pluralize(len(candidate.files), 'file')}, and adds, deletes or renames {candidate.moved_files}"
+            )
             return candidate.reject(ChangeRejectReason.FILES_MOVED, detail)
         size = sum(len(file.before) + len(file.after) for file in candidate.files)
         if size > self.config.max_bytes:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from graftline.core.paths import Paths
+from graftline.core.text_diff import pluralize
 from graftline.datasets.catalog import NO_LICENSE
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.provenance.rows import TrainingRow, training_rows
@@ -108,7 +109,7 @@ class LicenseBill:
     def unknown(self) -> list[str]:
         """Return what has no license that is known, one sentence each."""
         packages = [
-            f"{package.name}: {package.license}, {package.rows} rows; find out its license, or leave its rows out"
+            f"{package.name}: {package.license}, {pluralize(package.rows, 'row')}; find out its license, or leave its rows out"
             for package in self.packages
             if package.asks == "unknown"
         ]

@@ -56,7 +56,7 @@ class PromptFile(Config):
     train: int = Field(default=40, ge=2, le=10_000)
     """Tasks that prompts are changed and compared on."""
     validation: int = Field(default=20, ge=0, le=10_000)
-    """Tasks of other repositories, that the best prompts are judged on."""
+    """Tasks of packages and repositories held out, that the best prompts are judged on."""
     max_steps: int = Field(default=1, ge=1, le=64)
     """Of one attempt."""
     most_tokens: int | None = Field(default=None, ge=32)
@@ -268,7 +268,7 @@ def prompt_file(paths: Paths, name: str) -> PromptFile:
 def split_tasks(
     tasks: Sequence[Task], n_train: int, n_validation: int, note: str = ""
 ) -> tuple[list[Task], list[Task]]:
-    """Return tasks to change prompts on, and tasks of other repositories to judge them on; the same for the same tasks.
+    """Return tasks to change prompts on, and tasks of packages and repositories held out to judge them on; the same for the same tasks.
 
     `note` is what is said beside the number of tasks where they are too few.
     """
@@ -282,8 +282,8 @@ def split_tasks(
     train = sorted((task for group in groups for task in by_group[group]), key=lambda task: sha256_text(task.id))
     if len(train) < n_train or len(validation) < n_validation:
         raise DataError(
-            f"{len(tasks)} tasks{f' ({note})' if note else ''} of {len(by_group)} repositories are {len(train)} to change prompts on and"
-            f" {len(validation)} of other repositories to judge them on; {n_train} and {n_validation} are asked for, so ask"
+            f"{len(tasks)} tasks{f' ({note})' if note else ''} of {len(by_group)} packages and repositories are {len(train)} to change prompts on"
+            f" and {len(validation)} of those held out to judge them on; {n_train} and {n_validation} are asked for, so ask"
             " for fewer"
         )
     return train[:n_train], validation[:n_validation]

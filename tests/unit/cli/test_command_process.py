@@ -77,7 +77,7 @@ def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     assert json.loads(done.stdout)["stages"]["raw"]["artifacts"] == 1
     lines = done.stderr.splitlines()
-    assert "INFO graftline.core.build: raw release_pairs: made (not there yet), 1 rows, 1 files" in lines
+    assert "INFO graftline.core.build: raw release_pairs: made (not there yet): rows 1, files 1" in lines
     assert "raw release_pairs: made (not there yet)" in lines
 
 

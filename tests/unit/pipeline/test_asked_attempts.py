@@ -129,6 +129,6 @@ def test_examples_are_verified_steps_of_other_groups(made: Path, run: Run) -> No
 def test_no_answer_is_an_error_and_no_failed_attempt(made: Path, run: Run, rows: Any) -> None:
     # nobody listens there
     ports = asking() | {"chat_model": {"kind": "actors", "fleet": "smoke", "pool": {"patience_s": 0.1, "max_tries": 1}}}
-    with pytest.raises(ActorError, match=r"attempts of openai/smollm2-135m could not be made"):
+    with pytest.raises(ActorError, match=r"attempts of openai/smollm2-135m that could not be made"):
         run(made, ports | {"queue": {"kind": "memory", "max_tries": 1}})
     assert rows() == []

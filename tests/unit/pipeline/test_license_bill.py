@@ -84,7 +84,7 @@ def test_rows_are_counted_by_license_package_and_dataset(bill: LicenseBill) -> N
 
 def test_what_has_no_license_that_is_known_is_told_and_never_left_out(bill: LicenseBill) -> None:
     assert bill.unknown == [
-        "owner/name: NOASSERTION, 1 rows; find out its license, or leave its rows out",
+        "owner/name: NOASSERTION, 1 row; find out its license, or leave its rows out",
         "teacher openai/unheard-of: license unknown; find out on what terms it is",
     ]
 
