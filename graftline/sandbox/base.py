@@ -289,3 +289,9 @@ def missing(features: Collection[str], level: IsolationLevel) -> dict[str, str]:
     # who has a user of its own cannot signal others, whatever the version of Landlock
     present = {*features, "signals_kept_in"} if "own_user" in features else {*features}
     return {name: REMEDIES[name] for name in _FEATURES[level] if name not in present}
+
+
+def describe_lack(isolation: Isolation, level: IsolationLevel) -> str:
+    """Return which level `isolation` reaches, what it lacks for `level`, and how to get that."""
+    lacks = "; ".join(f"{name}: {remedy}" for name, remedy in missing(isolation.features, level).items())
+    return f"reaches {isolation.level!r}, and lacks {lacks}"

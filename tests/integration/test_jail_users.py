@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -211,9 +212,13 @@ def test_where_namespaces_are_refused_it_is_said_and_confined_can_be_had_but_not
         calls = seccomp.Filter()
         calls._numbers = {**calls._numbers, "landlock": 444}
         assert calls.refuse(["landlock"], seccomp.ENOSYS).install("allow")
-        print(json.dumps([*found, refusal(required_level="confined")]))
+        from graftline.sandbox import ProcessSandboxConfig, open_sandbox
+        try:
+            open_sandbox(ProcessSandboxConfig(required_level="confined"))
+        except SandboxError as error:
+            print(json.dumps([*found, refusal(required_level="confined"), str(error)]))
     """
-    message, found, without = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)
+    message, found, without, of_actions = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)
     assert message.startswith("namespaces jail: ")
     assert "user namespaces" in message
     assert "sysctl" in message
@@ -227,6 +232,26 @@ def test_where_namespaces_are_refused_it_is_said_and_confined_can_be_had_but_not
     assert found == {"level": "confined", "implementation": "confined", **ran}
     assert "reaches 'compute', and lacks landlock: a kernel with Landlock" in without
     assert without.endswith("'confined' is required")
+    assert of_actions.startswith("process sandbox: reaches 'compute', and lacks landlock: a kernel with Landlock")
+    assert of_actions.endswith("'confined' is required")
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not SYSTEM.exists(), reason=f"needs root, and {SYSTEM}")
+def test_root_applies_actions_where_ast_grep_lies_below_the_private_folder_of_somebody(folder_for_others: Path) -> None:
+    python = new_environment(folder_for_others / "private")
+    shutil.copy(executable(), python.parent)
+    os.chown(folder_for_others / "private", USER, USER)
+    (folder_for_others / "private").chmod(0o700)
+    program = """
+        import json
+        from contextlib import closing
+        from graftline.astgrep.action import PatternAction
+        from graftline.sandbox import ProcessSandboxConfig, open_sandbox
+        action = PatternAction(pattern="f($A)", rewrite="g($A)")
+        with closing(open_sandbox(ProcessSandboxConfig())) as sandbox:
+            print(json.dumps(sandbox.apply_many("f(1)", "python", [action])[0].after))
+    """
+    assert said_by(python, dedent(program)) == "g(1)"
 
 
 @pytest.mark.skipif(not SYSTEM.exists(), reason=f"{SYSTEM} is not here: apt-get install {SYSTEM.name}")

@@ -16,8 +16,8 @@ import pytest
 
 from graftline.core.errors import SandboxError
 from graftline.sandbox import Case, Verdict
-from graftline.sandbox.jail.served import ServedJail
-from tests.jails import is_soon, new_jail
+from graftline.sandbox.jail.served import CaseFolder, ServedJail
+from tests.jails import has_user_namespaces, is_soon, new_jail
 from tests.processes import running
 
 SUPERVISOR = """
@@ -119,6 +119,20 @@ def test_nothing_is_left_and_what_could_not_be_removed_is_by_the_next_jail(
         has_groups = groups_of(os.getpid()) != before
     assert (groups_of(supervisor), has_groups) == ([], "total_processes" in features)
     assert (groups_of(os.getpid()), list(temporary.iterdir())) == (before, [])
+
+
+@pytest.mark.skipif(not has_user_namespaces(), reason="this machine gives no user namespaces")
+def test_a_container_that_shares_the_temporary_folder_leaves_what_others_work_in(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    folder = CaseFolder(None)
+    # it sees none of the processes out here
+    container = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c"]
+    program = "from graftline.sandbox.jail.served import CaseFolder; CaseFolder(None).remove()"
+    subprocess.run([*container, program], check=True, env={**os.environ, "TMPDIR": str(temporary)})
+    assert [*map(str, temporary.iterdir())] == [folder.path]
+    folder.remove()
 
 
 def held(jail: ServedJail, temporary: Path) -> dict[str, object]:

@@ -10,7 +10,7 @@ from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.actions.process import ProcessSandbox
 from graftline.sandbox.actions.warm import WarmSandbox
 from graftline.sandbox.actions.with_tests import SandboxWithTests
-from graftline.sandbox.base import IsolationLevel, Limits, Sandbox, is_at_least
+from graftline.sandbox.base import IsolationLevel, Limits, Sandbox, describe_lack, is_at_least
 from graftline.sandbox.jail.open import JailConfig
 
 
@@ -53,20 +53,21 @@ def open_sandbox(config: SandboxConfig, tests: JailConfig | None = None) -> Sand
         case MemorySandboxConfig():
             return SandboxWithTests(MemorySandbox(), jail)
         case WarmSandboxConfig():
-            sandbox = _require(WarmSandbox(config.limits, config.workers), config)
+            sandbox = _require(WarmSandbox(config.limits, config.workers), config, "compute")
             return SandboxWithTests(sandbox, jail)
         case ProcessSandboxConfig():
-            return SandboxWithTests(_require(ProcessSandbox(config.limits), config), jail)
+            return SandboxWithTests(_require(ProcessSandbox(config.limits), config, "confined"), jail)
         case _:
             assert_never(config)
 
 
-def _require(sandbox: Sandbox, config: WarmSandboxConfig | ProcessSandboxConfig) -> Sandbox:
-    achieved = sandbox.isolation
-    if is_at_least(achieved.level, config.required_level):
+def _require(sandbox: Sandbox, config: WarmSandboxConfig | ProcessSandboxConfig, highest: IsolationLevel) -> Sandbox:
+    """Return `sandbox`, which reaches `highest` on the best of machines, if it reaches the required level on this one."""
+    level, isolation = config.required_level, sandbox.isolation
+    if is_at_least(isolation.level, level):
         return sandbox
     sandbox.close()
-    raise SandboxError(
-        f"{config.kind} sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
-        f" {config.required_level!r} is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
-    )
+    lack = f"reaches {highest!r} at most, on any machine; say required_level {highest!r}"
+    if is_at_least(highest, level):
+        lack = describe_lack(isolation, level)
+    raise SandboxError(f"{config.kind} sandbox: {lack}; {level!r} is required")

@@ -200,11 +200,8 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
     `folders` may be written to, the first is the working folder. The order matters: each step needs a right that a
     later one takes.
     """
-    features = []
-    with suppress(OSError):
-        kernel.drop_capabilities()
     kernel.refuse_new_privileges()
-    features.append("no_new_privs")
+    features = ["no_new_privs"]
     if kernel.landlock_version() > 0:
         devices = [f"/dev/{name}" for name in DEVICES]
         # what is runnable is readable, and every path takes its time
@@ -215,6 +212,8 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
         runnable = [*settings["runnable"], *(folders[:1] if settings["runs_own"] else ())]
         version = kernel.restrict_paths(readable, runnable, [*folders, *devices[:3]])
         features += ["landlock"] + (["signals_kept_in"] if version >= 6 else [])
+    with suppress(OSError):
+        kernel.drop_capabilities()  # after the paths are open: what root may run can lie below the private folder of another
     if calls.install("allow"):
         features.append("seccomp")
     return features

@@ -240,6 +240,7 @@ class InitProcess:
             os.environ.update(HOME=self._temporary, TMPDIR=self._temporary)
             if self._isolation.has_snapshot:
                 os.environ["LOGS_DIR"] = self._folders["logs"]
+            programs = self._open_programs()
             self._isolation.confine([*self._folders.values()])
             request = json.loads(receive(go) or b"null")
             if request is None:
@@ -259,16 +260,31 @@ class InitProcess:
             say(trouble, {"error": repr(error)})
             os._exit(1)
         if request["program"] in case_program.OURS:
-            os.close(trouble)
+            for descriptor in (trouble, *programs.values()):
+                os.close(descriptor)
             link = (link_here[0], link_here[1])
             case_program.run(request, self._work, report, link, is_container=self._isolation.has_snapshot)
         try:
             path = self._isolation.programs[request["program"]]
             name = os.path.basename(path) if request["program"] == "shell" else request["program"]  # noqa: PTH119
-            os.execv(path, [name, *request["arguments"]])
+            words = [name, *request["arguments"]]
+            try:
+                os.execv(path, words)
+            except PermissionError:
+                if request["program"] not in programs:
+                    raise
+                os.execve(programs[request["program"]], words, os.environ)
         except Exception as error:  # a zero byte in an argument is a ValueError
-            say(trouble, {"error": f"{request['program']}: {error}"})
+            say(trouble, {"error": f"{path}: {error}"})
         os._exit(1)
+
+    def _open_programs(self) -> dict[str, int]:
+        """Open what is started by its path, while root may still pass through private folders of others."""
+        descriptors = {}
+        for name in self._isolation.programs.keys() - {*case_program.OURS}:
+            with suppress(OSError):
+                descriptors[name] = os.open(self._isolation.programs[name], os.O_PATH)
+        return descriptors
 
     def _translate(self, argument: str, request: Mapping[str, Any]) -> str:
         """Return `argument` with the places that files have for this case, where others have `/tmp` and `/logs`."""

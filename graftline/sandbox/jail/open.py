@@ -6,7 +6,7 @@ from pydantic import Field
 
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, SandboxError
-from graftline.sandbox.base import REMEDIES, Isolation, IsolationLevel, is_at_least, missing
+from graftline.sandbox.base import REMEDIES, IsolationLevel, describe_lack, is_at_least
 from graftline.sandbox.jail import CaseLimits, Jail, Program, Snapshot
 from graftline.sandbox.jail.served import Mode, ServedJail
 from graftline.sandbox.jail.wrappers import WRAPPERS
@@ -49,7 +49,10 @@ def open_jail(config: JailConfig, snapshot: Snapshot | None = None, runs_own: bo
         if is_at_least(isolation.level, config.required_level):
             return jail
         jail.close()
-        faults.append(_missing(isolation, config.required_level))
+        if config.kind == "subprocess":
+            faults.append("subprocess jail: isolates nothing; take kind 'namespaces', or say required_level 'none'")
+        else:
+            faults.append(f"{isolation.implementation} jail: {describe_lack(isolation, config.required_level)}")
     raise SandboxError("; ".join(faults) + f"; {config.required_level!r} is required")
 
 
@@ -58,10 +61,3 @@ def _modes(config: JailConfig) -> list[Mode]:
         # without namespaces only if the configuration accepts that
         return ["namespaces"] if is_at_least(config.required_level, "namespaces") else ["namespaces", "confined"]
     return ["bare"] if config.kind == "subprocess" else ["confined"]
-
-
-def _missing(isolation: Isolation, level: IsolationLevel) -> str:
-    if isolation.implementation == "subprocess":
-        return "subprocess jail: isolates nothing; take kind 'namespaces', or say required_level 'none'"
-    lacks = "; ".join(f"{name}: {remedy}" for name, remedy in missing(isolation.features, level).items())
-    return f"{isolation.implementation} jail: reaches {isolation.level!r}, and lacks {lacks}"

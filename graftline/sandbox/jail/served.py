@@ -367,7 +367,7 @@ def _check_files(files: Mapping[str, bytes], stdin_bytes: int, limits: CaseLimit
 class CaseFolder:
     """A folder below the temporary one, of a user of its own, for cases that have none in memory.
 
-    It is removed with its jail, or by the next one.
+    It is removed with its jail, or by the next one that sees the same processes.
     """
 
     def __init__(self, user: int | None) -> None:
@@ -375,7 +375,7 @@ class CaseFolder:
             if not Path(f"/proc/{maker}").exists():
                 with suppress(OSError):
                     remove_path(folder)
-        self.path = tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")
+        self.path = tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-")
         if user is not None:
             os.chown(self.path, user, user)
         # not by a forked child that ends: it has the same objects, and they are not its own
@@ -393,11 +393,16 @@ def _remove_unless_forked(path: str, process: int) -> None:
 
 
 def case_folders() -> dict[str, int]:
-    """Return the paths of all folders of jails on this machine, and the id of the process that made each."""
-    makers = {}
+    """Return the paths of all folders of jails whose makers this process can see, and the id of the maker of each."""
+    makers, prefix = {}, _folder_prefix()
     with os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            maker = entry.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
-            if entry.name.startswith(_FOLDER_PREFIX) and maker.isdigit():
+            maker = entry.name.removeprefix(prefix).partition("-")[0]
+            if entry.name.startswith(prefix) and maker.isdigit():
                 makers[entry.path] = int(maker)
     return makers
+
+
+def _folder_prefix() -> str:
+    # containers may share a temporary folder, and a process of another one has another id here, or none
+    return f"{_FOLDER_PREFIX}{Path('/proc/self/ns/pid').stat().st_ino}-"

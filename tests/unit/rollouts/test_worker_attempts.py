@@ -59,6 +59,6 @@ def test_workers_that_cannot_open_their_sandbox_are_an_error(tasks: list[Task]) 
     config = ProcessSandboxConfig(required_level="full")
     with (
         worker_attempts(1, config, TEACHER, RolloutConfig()) as attempts,
-        pytest.raises(SandboxError, match=r"reaches .* but 'full' is required"),
+        pytest.raises(SandboxError, match=r"reaches .*; 'full' is required"),
     ):
         list(attempts(tasks))
