@@ -61,11 +61,12 @@ def check_archive(data: bytes, limits: ArchiveLimits = ArchiveLimits()) -> Archi
 def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:  # noqa: B008 - never changes
     """Unpack an archive to `folder`, which is not there yet, whole or not at all.
 
-    Files have the mode 0644 or 0755, folders 0755; owner and time are those of the moment.
+    Files have the mode 0644 or 0755, folders 0755; owner and time are those of the moment. The caller keeps others away from
+    `folder` meanwhile: an empty one that comes there is replaced, one that holds something is left, and is a HarborError.
 
     Raises:
         DataError: as `check_archive`.
-        FileExistsError: something is at `folder`.
+        FileExistsError: something is at `folder` before it begins.
         HarborError: it cannot be written.
     """
     check_archive(data, limits)
@@ -77,7 +78,6 @@ def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -
         try:
             _write(TarStream(data, limits), partial)
             partial.chmod(PROGRAM_MODE)
-            # whoever adds a snapshot has the lock: nobody else was first
             partial.rename(folder)
             sync(folder.parent)
         finally:

@@ -72,8 +72,12 @@ def test_an_evaluation_never_runs_more_at_once_than_it_may(sqlite_url: str) -> N
         job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2], "max_concurrent": 1}).json()[
             "job_id"
         ]
-        # a rollout is said to run just before its box does
-        until(client, "/api/harbor/rollouts?status=running", lambda page: len(page["rollouts"]) == len(gate.order) == 1)
+        until(client, f"{AT}/{job_id}", lambda view: len(gate.order) > 0)
+        # what is taken next, when all of the job had been there to take
+        other = {"trace_correlation_id": "other", "env": {"seed": 9}, "deployment_id": found}
+        client.post("/api/harbor/rollouts", json=other)
+        until(client, "/api/harbor/rollouts?status=running", lambda page: "other" in str(page))
+        assert len(client.get("/api/harbor/rollouts?status=running").json()["rollouts"]) == 2
         gate.is_open.set()
         until(client, f"{AT}/{job_id}", lambda view: view["status"] == "completed")
 

@@ -205,6 +205,30 @@ def test_matrices_may_be_multiplied_in_half_the_precision(engine: Engine, tiny_m
     assert not np.array_equal(found, logprobs(engine, "run"))
 
 
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (LoraShape(rank=0), "rank is 0, but 1 to 512 was expected"),
+        (LoraShape(rank=513), "rank is 513, but 1 to 512 was expected"),
+        (LoraShape(train_attn=False, train_mlp=False, train_unembed=False), f"no layer of {NAME} is to be trained"),
+    ],
+)
+def test_adapters_that_cannot_be_are_refused(engine: Engine, shape: LoraShape, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        engine.create("other", shape)
+
+
+def test_a_seed_decides_the_first_weights_and_without_one_they_differ(engine: Engine) -> None:
+    drawn = []
+    for seed in (5, 5, 6, None, None):
+        torch.manual_seed(0)
+        engine.create("other", replace(SHAPE, seed=seed))
+        drawn.append(weights(engine, "other").tobytes())
+        engine.forget("other")
+
+    assert [drawn.index(one) for one in drawn] == [0, 0, 2, 3, 4]
+
+
 # checkpoints
 
 

@@ -1,5 +1,6 @@
 """What is learned of drawn answers, by hand: advantages, datums, and which way a step goes."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -163,6 +164,20 @@ def test_what_is_known_is_learned_from_and_nothing_else(tmp_path: Path, memory_s
         "answer_tokens": answers,
     }
     assert (gradients.tokens, gradients.trained_tokens) == (answers * (len(prompt) + 1), len(wanted))
+
+
+def test_a_step_makes_the_rewarded_answer_more_probable(tmp_path: Path, memory_service: Any) -> None:
+    from tinker import types
+
+    room = Room(tmp_path, memory_service, loss="importance_sampling")
+    room.service.result(room.learn({**SCORES, MISSES: 0.0}).future, "gradients")
+    room.trainer.optim_step(types.AdamParams(learning_rate=0.01)).result()
+    outputs = room.trainer.forward(room.trainer.sent, "importance_sampling").result().loss_fn_outputs
+    rises = defaultdict(list)
+    for datum, output in zip(room.trainer.sent, outputs, strict=True):
+        before = datum.loss_fn_inputs["logprobs"].data[-1]
+        rises[room.said(datum)].append(output["logprobs"].data[-1] - before)
+    assert fmean(rises[RIGHT]) > 0 > fmean(rises[UNREADABLE])
 
 
 def test_answers_are_drawn_from_the_model_as_it_is_and_nothing_stays(tmp_path: Path, memory_service: Any) -> None:
