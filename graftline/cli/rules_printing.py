@@ -110,9 +110,9 @@ def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[Plac
 def print_group(group: "PlaceGroup", is_error: bool = False) -> None:
     """Print a group of places, and a few of them."""
     rare = ", rare" if group.is_rare else ""
-    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} with {group.edit}{rare}", "bold")], is_error)
+    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} such as {group.edit}{rare}", "bold")], is_error)
     for place in group.typical:
-        lines = _diff(f"{place.before}\n", f"{place.after}\n", "").split("\n")[3:-1]
+        lines = [line.rstrip("\n") for line in place.diff]
         print_lines([(f"  {place.path}:{place.line}", ""), *style_diff(lines)], is_error)
 
 

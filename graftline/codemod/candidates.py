@@ -11,7 +11,7 @@ from graftline.astgrep.binding import Language, Node, Tree, matches
 from graftline.codemod.anti_unify import POLICIES, VARIABLE, make_template
 from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.cost import count_free_parts, description_length
-from graftline.codemod.diff import Site, apply_sites, common_length, is_sequence
+from graftline.codemod.diff import Site, apply_sites, common_ends, is_sequence
 from graftline.codemod.grammar import CONTEXTS, KEYWORDS
 
 Forms = Literal["all", "plain", "literal"]
@@ -262,8 +262,7 @@ def _text_edits(change: Change, region: Region, sites: Sequence[Site]) -> Iterat
 def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
     """Yield the replacement of the fragments of a text that change, each widened until the text holds it once."""
     old_tokens, new_tokens = _TOKENS.findall(old), _TOKENS.findall(new)
-    front = common_length(old_tokens, new_tokens)
-    back = common_length(reversed(old_tokens[front:]), reversed(new_tokens[front:]))
+    front, back = common_ends(old_tokens, new_tokens)
     middle, new_middle = old_tokens[front : len(old_tokens) - back], new_tokens[front : len(new_tokens) - back]
     if len(middle) * len(new_middle) > _MAX_COMPARED:
         return

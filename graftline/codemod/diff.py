@@ -163,10 +163,8 @@ class _Comparison:
 
     def _align(self, old: Sequence[Node], new: Sequence[Node]) -> list[tuple[int, int]]:
         """Return pairs of indices of children that stand for each other, ascending on both sides."""
-        front = common_length(map(self._before.of, old), map(self._after.of, new))
-        rest_old, rest_new = old[front:], new[front:]
-        back = common_length(map(self._before.of, reversed(rest_old)), map(self._after.of, reversed(rest_new)))
-        middle_old, middle_new = rest_old[: len(rest_old) - back], rest_new[: len(rest_new) - back]
+        front, back = common_ends(list(map(self._before.of, old)), list(map(self._after.of, new)))
+        middle_old, middle_new = old[front : len(old) - back], new[front : len(new) - back]
         middle: list[tuple[int, int]] = []
         if 0 < len(middle_old) * len(middle_new) <= _MAX_ALIGNED_PAIRS:
             middle = [(front + i, front + j) for i, j in self._heaviest(middle_old, middle_new)]
@@ -257,6 +255,12 @@ def common_length(left: Iterable[str], right: Iterable[str]) -> int:
             break
         length += 1
     return length
+
+
+def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """Return how many items two series have in common at their start, and behind that at their end."""
+    front = common_length(old, new)
+    return front, common_length(old[front:][::-1], new[front:][::-1])
 
 
 def _common_blanks(left: str, right: str) -> int:

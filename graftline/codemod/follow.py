@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import repeat
 from pathlib import Path
@@ -75,9 +75,16 @@ def follow_edit(
         path: text.replace("\n", "\r\n") if path in with_returns else text for path, text in proposal.texts.items()
     }
     named = assign_ids(rules)
-    changed = (rewrite_accepted(by_path[path], text, named) for path, text in sorted(written.items()))
+    changed = [rewrite_accepted(by_path[path], text, named) for path, text in sorted(written.items())]
+    named = [_count_places(rule, changed) for rule in named]
     contradictions = find_contradictions((change.path, change.before, change.after) for change in changes)
     return FollowedEdit(tuple(named), tuple(changed), proposal.undone, proposal.questions, tuple(contradictions))
+
+
+def _count_places(rule: FileRule, files: Sequence[RewrittenFile]) -> FileRule:
+    """Return `rule` with the number of its places, as they are shown, and of the files that they are in."""
+    counts = [count for file in files if (count := sum(place.rule == rule.id for place in file.places))]
+    return replace(rule, facts={**rule.facts, "places": sum(counts), "files": len(counts)})
 
 
 def rewrite_accepted(
@@ -129,7 +136,7 @@ def _find_rule(before: str, after: str, language: Language, rules: Sequence[File
 
 
 def _make_rules(proposed: ProposedRule, changes: Sequence[FileChange], sandbox: Sandbox) -> list[FileRule]:
-    facts = {"places": proposed.places, "files": proposed.files, "confidence": round(proposed.confidence, 2)}
+    facts = {"confidence": round(proposed.confidence, 2)}
     rules = []
     for action in map(canonicalize, proposed.actions):
         examples = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
-from graftline.astgrep.binding import Language, Node, Tree, parse
-from graftline.codemod.diff import common_length
+from graftline.astgrep.binding import Language, Node, Tree, outline, parse
+from graftline.codemod.diff import common_ends, common_length
 from graftline.codemod.equality import normalize_whitespace
 from graftline.core.errors import DataError
 
@@ -55,19 +55,20 @@ def split_into_hunks(
     """
     if max(before.count("\n"), after.count("\n")) > 20 * _MAX_COMPARED_LINES:
         return []
+    hunks: dict[tuple[int, int], Hunk] = {}
     try:
-        old, new = _Lines(parse(before, language)), _Lines(parse(after, language))
+        # of a large file only what is around its changes is visited
+        old, new = _Lines(outline(before, language)), _Lines(outline(after, language))
+        changes = _compare_lines(old.lines, new.lines)
+        for change in changes:
+            for unit in units:
+                area = _grow_to_units(change, changes, old, new, unit)
+                hunk = _make_hunk(area, changes, old, new) if area else None
+                if area and hunk:
+                    hunks[area.start, area.end] = hunk
+                    break
     except DataError:
         return []
-    changes = _compare_lines(old.lines, new.lines)
-    hunks: dict[tuple[int, int], Hunk] = {}
-    for change in changes:
-        for unit in units:
-            area = _grow_to_units(change, changes, old, new, unit)
-            hunk = _make_hunk(area, changes, old, new) if area else None
-            if area and hunk:
-                hunks[area.start, area.end] = hunk
-                break
     # a place counts once, in the larger one of two units that share it
     return [
         hunks[start, end]
@@ -81,7 +82,7 @@ def find_statement(text: str, language: Language, line: int) -> str | None:
 
     DataError if `text` cannot be parsed.
     """
-    whole = _Lines(parse(text, language))
+    whole = _Lines(outline(text, language))
     start, end = whole.around(line - 1, line, "statement")
     if end - start > MAX_LINES or line > len(whole.lines):
         return None
@@ -139,10 +140,9 @@ class _Lines:
 
     def _child_with(self, node: Node, start: int, end: int) -> Node | None:
         for child in node.children:
-            if not child.children or child.start == child.end:
-                continue
             first, last = self.of(child)
-            if first <= start and end <= last and (start < end or first < start):
+            is_around = first <= start and end <= last and (start < end or first < start)
+            if is_around and child.start < child.end and child.children:
                 return child
         return None
 
@@ -155,10 +155,8 @@ class _Lines:
 
 
 def _compare_lines(old: Sequence[str], new: Sequence[str]) -> list[_Range]:
-    front = common_length(old, new)
-    old_rest, new_rest = old[front:], new[front:]
-    back = common_length(old_rest[::-1], new_rest[::-1])
-    old_rest, new_rest = old_rest[: len(old_rest) - back], new_rest[: len(new_rest) - back]
+    front, back = common_ends(old, new)
+    old_rest, new_rest = old[front : len(old) - back], new[front : len(new) - back]
     if max(len(old_rest), len(new_rest)) > _MAX_COMPARED_LINES:
         return []
     opcodes = SequenceMatcher(None, old_rest, new_rest, autojunk=False).get_opcodes()

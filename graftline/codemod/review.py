@@ -1,8 +1,8 @@
 """What rules would change, in groups that a person can accept or reject: those that look alike together, the rare ones first.
 
-What is taken away and put in at a place, with names that are not the rule's, numbers and strings taken for any other, is its
-edit; its code, seen so as a whole, its form. Places of one rule with one edit are a group, and those among them whose form is like
-hardly another's are one beside it. Whoever looks at three places of each and at the rare groups has seen what there is.
+The code of a place before and after, with names that are not the rule's, numbers and strings taken for any other, is its shape.
+Places of one rule are a group, and those among them whose shapes are like hardly another's are one beside it. Whoever looks at
+three places of each and at the rare ones has seen what there is.
 """
 
 import re
@@ -13,18 +13,21 @@ from pathlib import Path
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.codemod.canonical import words_of
+from graftline.codemod.diff import common_ends
 from graftline.codemod.rule_file import FileRule
-from graftline.codemod.token_changes import list_token_changes
+from graftline.core.text_diff import unified_diff
 
 RARE_SHARE = 0.1
-"""A group with a smaller share of its rule's places is rare, unless an example of the rule has its shape; so are places in a group of one edit."""
+"""A shape with a smaller share of its rule's places is rare, unless an example of the rule has it."""
+MAX_RARE_SHARE = 0.25
+"""Where rare shapes have more of the places than that together, most places are unlike others, and none is rare."""
 TYPICAL_PLACES = 3
 _TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|(?P<name>[^\W\d]\w*)|(?P<number>\d[\w.]*)|\s+"""
 )
 _REPEATED = re.compile(r'(\b\w+\b|"")(?:, ?\1(?![\w.(\[]))+')
-_MAX_SHAPE = 120
-_IN = " in "
+_PIECE = re.compile(r"\w+|\s+|[^\w\s]")
+_MAX_SHAPE, _MAX_EDIT = 120, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,25 @@ class Place:
     before: str
     """The whole lines in which the place is."""
     after: str
+    """What becomes of them; empty where they go."""
     shape: str
-    """Its edit and its form (`shape_of`)."""
+    """What it looks like (`shape_of`)."""
 
     @property
     def edit(self) -> str:
-        """What becomes of its text."""
-        return self.shape.partition(_IN)[0]
+        """What goes, and what comes in its place, in short.
+
+        "x: Optional[int] = 1", "x: int | None = 1"  ->  "Optional[int] → int | None"
+        """
+        old, new = _PIECE.findall(self.before), _PIECE.findall(self.after)
+        front, back = common_ends(old, new)
+        return " → ".join(_shorten("".join(side[front : len(side) - back])) for side in (old, new))
+
+    @property
+    def diff(self) -> list[str]:
+        """Its lines, each with its end, after `-`, `+` or a blank."""
+        before, after = (f"{side}\n" if side else "" for side in (self.before, self.after))
+        return [*unified_diff(before, after, "", "")][3:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +69,13 @@ class PlaceGroup:
     id: str
     """The rule and the number of the group, as `get-to-fetch/2`; groups are numbered as they are shown."""
     rule: str
-    edit: str
     places: tuple[Place, ...]
     is_rare: bool
+
+    @property
+    def edit(self) -> str:
+        """The edit of a typical place, the one that is said in the fewest characters."""
+        return min((place.edit for place in self.typical), key=lambda edit: (len(edit), edit))
 
     @property
     def typical(self) -> tuple[Place, ...]:
@@ -82,17 +101,21 @@ def list_words(action: PatternAction | RuleAction) -> frozenset[str]:
 
 
 def shape_of(before: str, after: str, words: frozenset[str]) -> str:
-    """Return edit and form of a place, where `words` are those that the rule takes away or writes.
+    """Return how a place looks, where `words` are those that the rule takes away or writes.
 
-    "a.get(b)", "a.fetch(b)", {"get", "fetch"}  ->  "get → fetch in x.x(x)"
+    "a.get(b)", "a.fetch(b)", {"get", "fetch"}  ->  "x.get(x) → x.fetch(x)"
     """
-    sides = ([_generalize(side, words) or "nothing" for side in kind] for kind in list_token_changes(before, after))
-    edit = "; ".join(dict.fromkeys(map(" → ".join, sides))) or "layout"
-    form = _REPEATED.sub(r"\1, …", _generalize(before.strip()))
-    return f"{edit[:_MAX_SHAPE]}{_IN}{form[:_MAX_SHAPE]}"
+    sides = (_REPEATED.sub(r"\1, …", _generalize(side.strip(), words))[:_MAX_SHAPE] for side in (before, after))
+    return " → ".join(sides)
 
 
-def _generalize(text: str, words: frozenset[str] = frozenset()) -> str:
+def _shorten(code: str) -> str:
+    """Return code as one short line; `nothing` where there is none."""
+    line = " ".join(code.split())
+    return f"{line[:_MAX_EDIT]}…" if len(line) > _MAX_EDIT else line or "nothing"
+
+
+def _generalize(text: str, words: frozenset[str]) -> str:
     def replace(match: re.Match[str]) -> str:
         if match.lastgroup == "name" and match[0] in words:
             return match[0]
@@ -102,30 +125,29 @@ def _generalize(text: str, words: frozenset[str] = frozenset()) -> str:
 
 
 def group_places(places: Iterable[Place], rules: Sequence[FileRule]) -> list[PlaceGroup]:
-    """Return the groups of `places`: rule by rule, of each the rare ones first, then the largest; last, those of no rule."""
-    by_edit = defaultdict[str, dict[str, list[Place]]](dict)
+    """Return the groups of `places`: rule by rule, of each the rare places first; last, those of no rule."""
+    by_rule = defaultdict[str, list[Place]](list)
     for place in places:
-        by_edit[place.rule].setdefault(place.edit, []).append(place)
+        by_rule[place.rule].append(place)
     groups, by_id = [], {rule.id: rule for rule in rules}
-    for name in [*by_id, *(name for name in by_edit if name not in by_id)]:
-        total = sum(map(len, by_edit[name].values()))
-        examples = by_id[name].examples if name in by_id else ()
-        words = list_words(by_id[name].action) if name in by_id else frozenset[str]()
-        shapes = {shape_of(example.before, example.after, words) for example in examples}
-        own = list[tuple[bool, str, list[Place]]]()
-        for edit, alike in by_edit[name].items():
-            counts = Counter(place.shape for place in alike)
-            unlike = {shape for shape in counts.keys() - shapes if counts[shape] < RARE_SHARE * len(alike)}
-            is_rare = len(alike) < RARE_SHARE * total and not any(shape.startswith(edit + _IN) for shape in shapes)
-            own.append((True, edit, [place for place in alike if place.shape in unlike]))
-            own.append((is_rare, edit, [place for place in alike if place.shape not in unlike]))
-        own.sort(key=lambda entry: (not entry[0], -len(entry[2]), entry[1]))
-        shown = [entry for entry in own if entry[2]]
+    for name in [*by_id, *(name for name in by_rule if name not in by_id)]:
+        own = by_rule[name]
+        rare = _find_rare_shapes(own, by_id.get(name))
+        divided = [[place for place in own if (place.shape in rare) is is_rare] for is_rare in (True, False)]
+        shown = [(alike, alike[0].shape in rare) for alike in divided if alike]
         groups += [
-            PlaceGroup(f"{name}/{number}", name, edit, tuple(alike), is_rare)
-            for number, (is_rare, edit, alike) in enumerate(shown, 1)
+            PlaceGroup(f"{name}/{number}", name, tuple(alike), is_rare)
+            for number, (alike, is_rare) in enumerate(shown, 1)
         ]
     return groups
+
+
+def _find_rare_shapes(places: Sequence[Place], rule: FileRule | None) -> set[str]:
+    counts = Counter(place.shape for place in places)
+    words = list_words(rule.action) if rule else frozenset[str]()
+    shown = {shape_of(example.before, example.after, words) for example in rule.examples} if rule else set[str]()
+    rare = {shape for shape, count in counts.items() if count < RARE_SHARE * len(places)} - shown
+    return rare if sum(counts[shape] for shape in rare) <= MAX_RARE_SHARE * len(places) else set()
 
 
 def reject(groups: Sequence[PlaceGroup], names: Iterable[str]) -> Accepts:

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 
 from graftline.codemod.review import Place, PlaceGroup
-from graftline.core.text_diff import escape_controls, pluralize, unified_diff
+from graftline.core.text_diff import escape_controls, pluralize
 
 MAX_PLACES = 200
 """Places of a group that are on the page; the others are counted."""
@@ -48,7 +48,7 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         f"<style>{_STYLE}</style>\n<h1>{pluralize(places, 'place')} in {pluralize(files, 'file')}</h1>\n",
-        "<p>Places of a rule with the same edit are one group. Rare groups stand first, and of a group those unlike the others. Uncheck a group to leave it out.</p>\n",
+        "<p>Places of a rule are one group, and those of them that look like hardly another are one of their own, which stands first. Uncheck a group to leave it out.</p>\n",
         *sections,
         f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
         f"<script>{_SCRIPT}</script>\n</html>\n",
@@ -75,16 +75,15 @@ def _group(group: PlaceGroup) -> str:
         more = f"<details><summary>the other places</summary>{''.join(map(_place, later))}{note}</details>\n"
     return (
         f'<h3><label><input type="checkbox" checked data-id="{escape(shlex.quote(group.id))}"> {escape(group.id)}'
-        f"</label>: {len(group.places)} with <code>{escape(escape_controls(group.edit))}</code>{rare}</h3>\n"
+        f"</label>: {pluralize(len(group.places), 'place')} such as <code>{escape(escape_controls(group.edit))}</code>{rare}</h3>\n"
         f"{''.join(map(_place, first))}{more}"
     )
 
 
 def _place(place: Place) -> str:
-    lines = [*unified_diff(f"{place.before}\n", f"{place.after}\n", "", "")][3:]
     classes = {"-": "del", "+": "ins"}
     shown = "".join(
         f'<span class="{classes.get(line[:1], "")}">{escape(escape_controls(line.rstrip(chr(10))))}</span>\n'
-        for line in lines
+        for line in place.diff
     )
     return f'<div class="place">{escape(str(place.path))}:{place.line}</div><pre>{shown}</pre>\n'

@@ -8,12 +8,13 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
 from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule
 from graftline.core.errors import DataError
@@ -297,13 +298,21 @@ def _rewrite(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox, acce
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
             return RewrittenFile(file, file.text, fault=fault)
-        shapes = {match: shape_of(text[match.start : match.end], match.replacement, words) for match in result.matches}
-        matches = [match for match in result.matches if accepts(rule.id, shapes[match])]
-        if len(matches) < len(result.matches):
+        laid_out = [_keep_line_breaks(match, text, file.language) for match in result.matches]
+        shapes = {match: shape_of(text[match.start : match.end], match.replacement, words) for match in laid_out}
+        matches = [match for match in laid_out if accepts(rule.id, shapes[match])]
+        if matches != [*result.matches]:
             result = replace_matches(text, matches, result.isolation)
         places += [_place_of(match, text, rule.id, file.path, shapes[match]) for match in matches]
         text = normalize_blank_lines(text, result)
     return RewrittenFile(file, text, tuple(places))
+
+
+def _keep_line_breaks(match: Match, text: str, language: Language) -> Match:
+    """Return a match whose replacement is broken into lines as what it replaces; as the rule says where a comment goes with it."""
+    column = match.start - text.rfind("\n", 0, match.start) - 1
+    new = keep_line_breaks(text[match.start : match.end], match.replacement, column, language)
+    return match if new is None else replace(match, replacement=new)
 
 
 def _place_of(match: Match, text: str, rule: str, path: Path, shape: str) -> Place:

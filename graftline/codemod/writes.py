@@ -112,7 +112,7 @@ def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -
         for old in sorted(journals.glob(pattern))[: 1 - MAX_JOURNALS]:
             old.unlink(missing_ok=True)
     time = f"{now:{_TIME}}"
-    number = max((int(path.name.split("-")[1]) for path in journals.glob(f"{time}-*.jsonl")), default=-1) + 1
+    number = max((int(path.name.split("-")[1]) for path in journals.glob(f"{time}-*")), default=-1) + 1
     path = journals / f"{time}-{number:04}-{os.getpid()}.jsonl"
     partial = path.with_suffix(".partial")
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import orjson
 
 from graftline.astgrep.binding import Language
+from graftline.codemod.diff import common_ends
 from graftline.core.parquet import read_table
 from graftline.datasets.fingerprints import PERMUTATIONS, Hashes
 
@@ -192,17 +193,9 @@ def _diff_lines(line: bytes) -> tuple[Counter[str], Counter[str]]:
     edit: Mapping[str, Any] = orjson.loads(line)
     before, after = edit["pre"].split("\n"), edit["post"].split("\n")
     # lines that both sides begin and end with cancel out anyway, and are most of them
-    start = _common_prefix(before, after)
-    before, after = before[start:], after[start:]
-    end = _common_prefix(before[::-1], after[::-1])
-    old, new = (Counter("".join(text.split()) for text in side[: len(side) - end]) for side in (before, after))
+    start, end = common_ends(before, after)
+    old, new = (Counter("".join(text.split()) for text in side[start : len(side) - end]) for side in (before, after))
     return old - new, new - old
-
-
-def _common_prefix(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many items both begin with."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(first), len(second)))
 
 
 def near_pairs(signatures: Signatures, least: float) -> Pairs:

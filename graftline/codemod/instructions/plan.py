@@ -13,7 +13,7 @@ from typing import Literal
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.diff import common_length
+from graftline.codemod.diff import common_ends
 from graftline.codemod.equality import compare_texts
 from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.induce import InductionStep
@@ -84,8 +84,7 @@ def _shorten(operation: Operation) -> Replace | None:
         return None
     old, new = ([*_TOKEN.finditer(text)] for text in (operation.old, operation.new))
     words = [[match[0] for match in matches] for matches in (old, new)]
-    head = common_length(words[0], words[1])
-    tail = common_length(words[0][head:][::-1], words[1][head:][::-1])
+    head, tail = common_ends(words[0], words[1])
     # half a pair of brackets is nothing that anybody asks for
     while not all(_is_balanced(side[head : len(side) - tail]) for side in words):
         head, tail = head - (head > 0), tail - (tail > 0)

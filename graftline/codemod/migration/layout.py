@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from graftline.astgrep.binding import Language, Node, Tree, outline
-from graftline.codemod.diff import common_length
+from graftline.codemod.diff import common_ends
 from graftline.core.errors import DataError
 
 _WIDTHS = (79, 80, 88, 95, 100, 120)
@@ -170,8 +170,7 @@ def _edits(
 
 
 def _changed_regions(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    front = common_length(old, new)
-    back = min(common_length(old[::-1], new[::-1]), min(len(old), len(new)) - front)
+    front, back = common_ends(old, new)
     middle, new_middle = old[front : len(old) - back], new[front : len(new) - back]
     matcher = SequenceMatcher(None, middle, new_middle, autojunk=len(middle) > 3_000)
     for tag, i, j, k, m in matcher.get_opcodes():

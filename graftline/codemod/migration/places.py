@@ -9,7 +9,7 @@ from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language, is_safe, outline
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import words_of
-from graftline.codemod.diff import common_length
+from graftline.codemod.diff import common_ends
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.migration.imports import is_importable, list_import_lines
@@ -241,6 +241,5 @@ def cut(path: str, text: str, match: Match) -> Place | None:
     old, new = text[match.start : match.end], match.replacement
     if old == new:
         return None
-    front = common_length(old, new)
-    back = min(common_length(old[::-1], new[::-1]), min(len(old), len(new)) - front)
+    front, back = common_ends(old, new)
     return Place(path, match.start + front, match.end - back, new[front : len(new) - back])

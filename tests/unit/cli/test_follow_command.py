@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline.cli.main import main
+from graftline.core.config import parse_yaml
 from tests.git_repositories import commit
 
 FILES = {
@@ -52,6 +53,9 @@ def test_the_rest_follows_with_its_imports_and_can_be_taken_back(repository: Pat
     assert (unsure.exit_code, "4 places may be meant, and it is not clear which" in unsure.stderr) == (1, True)
     shown = run("--answers", "y", "--review", "page.html", "--output", "rules.yml")
     assert (shown.exit_code, texts(repository)) == (0, before), shown.output
+    facts = parse_yaml(Path("rules.yml").read_text("utf-8"), "rules.yml")["metadata"]
+    places = f"{facts['places'] + 1} places in {facts['files']} file"  # and one of imports
+    assert (places in shown.output, facts["places"]) == (True, 1), shown.output
     assert ("-        get(url, row)" in shown.output, "get(url, row)" in Path("page.html").read_text()) == (True, True)
     assert run("--answers", "y", "--write").exit_code == 0
     assert texts(repository) == {**before, "app/b.py": FILES["app/b.py"].replace("get", "fetch")}

@@ -196,6 +196,26 @@ def test_apply_leaves_out_the_groups_that_are_rejected(folder: Path) -> None:
     )
 
 
+def test_a_review_names_a_rule_by_what_goes_and_comes_and_calls_rare_what_is_unlike_most(folder: Path) -> None:
+    calls = [f"x.get({'f(' * depth}1{')' * depth}, timeout=2)\n" for depth in range(12)]
+    put(
+        folder,
+        {"code/a.py": "".join(calls), "cut.yml": "id: cut\nlanguage: python\nrule: {pattern: y.get($A)}\nfix: ''\n"},
+    )
+    groups = json.loads(run(folder, "apply", "rules.yml", "code", "--json").stdout)["groups"]
+    assert [(group["shape"], group["places"], group["rare"]) for group in groups] == [("get → fetch", 13, False)]
+    assert run(folder, "apply", "cut.yml", "code", "--review", "page.html").exit_code == 0
+    page = (folder / "page.html").read_text("utf-8")
+    assert ("y.get(1) → nothing" in page, '"ins"' in page) == (True, False)
+
+
+def test_apply_keeps_the_line_breaks_and_the_comments_of_a_call(folder: Path) -> None:
+    call = "x.get(\n    # one\n    1,\n    timeout=2,  # two\n)\n"
+    put(folder, {"code/m.py": call})
+    assert run(folder, "apply", "rules.yml", "code", "--write").exit_code == 0
+    assert (folder / "code/m.py").read_text("utf-8") == call.replace("get", "fetch")
+
+
 @pytest.mark.parametrize(("answers", "changed"), [("n\ny\n", "ab"), ("y\nn\n", "c"), ("a\n", "abc"), ("q\n", "")])
 def test_apply_asks_of_every_group(folder: Path, answers: str, changed: str) -> None:
     put(folder, PLACES)

@@ -85,11 +85,19 @@ writes.write_files(made, Path({str(journals)!r}))
     assert texts(made) == [write.before for write in made]
 
 
-def test_only_so_many_journals_stay_and_nobody_else_reads_them(tmp_path: Path, journals: Path) -> None:
+@pytest.mark.parametrize("suffix", [".jsonl", ".left"])
+def test_only_so_many_journals_stay_and_nobody_else_reads_them(tmp_path: Path, journals: Path, suffix: str) -> None:
     for _ in range(MAX_JOURNALS + 3):
-        write_files(files(tmp_path / "a", 1), journals)
-    made = [*journals.iterdir()]
-    assert (len(made), {path.stat().st_mode & 0o077 for path in made}) == (MAX_JOURNALS, {0})
+        made = files(tmp_path / "a", 1)
+        write_files(made, journals)
+        if suffix == ".left":
+            made[0].path.write_bytes(b"mine\n")
+            undo_write(tmp_path, journals)
+    write_files(files(tmp_path / "a", 1), journals)
+    stored = [path for path in journals.iterdir() if path.suffix == suffix]
+    # each write makes room for one journal, and none of the last is undone
+    assert len(stored) == MAX_JOURNALS - (suffix == ".left")
+    assert {path.stat().st_mode & 0o077 for path in stored} == {0}
 
 
 def test_without_a_place_for_the_journal_nothing_is_written(tmp_path: Path) -> None:
