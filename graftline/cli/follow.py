@@ -31,6 +31,7 @@ _LINES_AROUND = 2
 _ANSWERS = {"y": True, "n": False, "d": None}
 _UNSURE = 0.3
 """Confidence below which nothing is written unless somebody was asked, or does not want to be."""
+_ADVICE_ON_CONTRADICTIONS = "show one of them at a time, or answer questions"
 _ADVICE = "other rules make this edit, too; answer questions, or edit one more place"
 
 
@@ -99,8 +100,11 @@ def follow(
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
         write_review(review, groups, words, command, reject)
-    is_unsure = bool(followed.contradictions) or any(rule.facts["confidence"] < _UNSURE for rule in followed.rules)
-    if write and is_unsure and not (ask or has_chosen or letters):
+    if write and followed.contradictions and not (ask or letters):
+        raise DataError(
+            f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
+        )
+    if write and _is_unsure(followed) and not (ask or has_chosen or letters):
         raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
     if write:
         write_results(results)
@@ -146,14 +150,18 @@ def _ask(question: "Question") -> str:
     return letter
 
 
+def _is_unsure(followed: "FollowedEdit") -> bool:
+    return any(rule.facts["confidence"] < _UNSURE for rule in followed.rules)
+
+
 def _print_followed(followed: "FollowedEdit", groups: "Sequence[PlaceGroup]") -> None:
     from graftline.codemod.explain import summarize
 
     for rule in followed.rules:
         click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
-    if any(rule.facts["confidence"] < _UNSURE for rule in followed.rules):
+    if _is_unsure(followed):
         click.echo(f"unsure: {_ADVICE}", err=True)
     for sentence in followed.contradictions:
-        click.echo(f"contradictory: {sentence}; show one of them at a time", err=True)
+        click.echo(f"contradictory: {sentence}; {_ADVICE_ON_CONTRADICTIONS}", err=True)
     for sentence in followed.undone:
         click.echo(f"not done: {sentence}", err=True)

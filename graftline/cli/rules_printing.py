@@ -1,5 +1,7 @@
 """What the commands about rules print: rules, differences, tables, JSON."""
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 _LINES_SHOWN = 3
 _PLACES_SHOWN = 100
-"""More of them are shown as groups."""
+"""More of them are shown as groups on a terminal."""
 _FILES_SHOWN = 10
 
 
@@ -67,16 +69,16 @@ def print_learned(
 def print_rewritten(
     results: "Sequence[RewrittenFile]", groups: "Sequence[PlaceGroup]", skipped: str, is_written: bool, as_json: bool
 ) -> None:
-    """Print what the rules make of files: all of it, or where that is much, the groups of places."""
+    """Print what the rules make of files: all of it, or on a terminal, where that is much, the groups of places."""
     rewritten = [result for result in results if not result.fault]
     faults = [result.fault for result in results if result.fault]
     if as_json:
         print_json({**rewritten_as_json(results, groups), "skipped": skipped, "written": is_written})
     else:
         number = sum(len(result.places) for result in rewritten)
-        if number <= _PLACES_SHOWN:
+        if number <= _PLACES_SHOWN or not sys.stdout.isatty():
             for result in rewritten:
-                _print_diff(result.file.text, result.text, str(result.file.path))
+                _print_diff(result.file.text, result.text, _name_in_diff(result.file.path))
         else:
             for group in groups:
                 print_group(group)
@@ -95,7 +97,7 @@ def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[Plac
         {
             "path": str(result.file.path),
             "places": Counter(place.rule for place in result.places),
-            "diff": _diff(result.file.text, result.text, str(result.file.path)),
+            "diff": _diff(result.file.text, result.text, _name_in_diff(result.file.path)),
         }
         for result in results
         if not result.fault
@@ -200,6 +202,15 @@ def rule_as_dict(rule: "FileRule") -> dict[str, Any]:
         "examples": [example.model_dump() for example in rule.examples],
         "stays": list(rule.stays),
     }
+
+
+def _name_in_diff(path: Path) -> str:
+    """Return a path as `git apply` takes it: as it was given, or else from the root of the repository that the file is in."""
+    if not path.is_absolute() and ".." not in path.parts:
+        return str(path)
+    whole = Path(os.path.normpath(path.absolute()))
+    root = next((parent for parent in whole.parents if (parent / ".git").exists()), Path(whole.anchor))
+    return str(whole.relative_to(root))
 
 
 def _print_diff(before: str, after: str, name: str, is_error: bool = False) -> None:

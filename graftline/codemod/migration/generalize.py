@@ -12,13 +12,11 @@ Everything happens in memory, on a mapping of paths to texts; nothing is written
 """
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from symtable import symtable
 
-from graftline.astgrep.binding import Language, is_safe, parse
+from graftline.astgrep.binding import Language, is_safe
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.hunks import split_into_hunks
@@ -36,12 +34,13 @@ from graftline.codemod.migration.options import (
     read_renaming,
     rename_everywhere,
 )
-from graftline.codemod.migration.places import Place, Repository, apply_rules
+from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, parses
 from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
 from graftline.codemod.migration.traits import traits_of
 from graftline.codemod.source_files import VENDORED
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Sandbox, ensure_decided
+from graftline.core.text_diff import pluralize
+from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
 from graftline.sandbox.runner import LANGUAGE_OF
 
 _MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
@@ -165,9 +164,11 @@ def generalize(
         for unit in units:
             if unit.language == focus.language:
                 unit.before = apply_rules(unit.before, unit.language, option.actions, sandbox)
+                if selection.follows_shown:
+                    unit.after = apply_rules(unit.after, unit.language, option.actions, sandbox)
         if not selection.is_sure:
             if selection.considered:
-                reason = f"{selection.considered} places may be meant, and it is not clear which"
+                reason = f"{pluralize(selection.considered, 'place')} may be meant, and it is not clear which"
                 undone.append(f"{focus.path}: {reason}; answer questions, or edit one more place")
             else:
                 undone.append(f"{focus.path}: no other place looks like the edit")
@@ -175,7 +176,8 @@ def generalize(
         rules.append(_apply(selection, focus.language, repository))
         options.append(option)
         if selection.refused:
-            undone.append(f"{focus.path}: {len(selection.refused)} places like the edit stay as they are")
+            places = pluralize(len(selection.refused), "place")
+            undone.append(f"{focus.path}: {places} like the edit not changed; edit one of them if they are meant")
     renaming = read_renaming(instruction)
     if renaming is not None and renaming not in [option.renamed for option in options]:
         for language in sorted({unit.language for unit in units}):
@@ -197,7 +199,7 @@ def generalize(
 
 def _apply(selection: Selection, language: Language, repository: Repository) -> ProposedRule:
     option = selection.choice.options[0]
-    files = repository.apply(option, language, selection.refused)
+    files = repository.apply(option, language, selection.refused, selection.choice.broken)
     places = len(selection.choice.places - selection.refused)
     return ProposedRule(option.actions, language, places, files, selection.confidence)
 
@@ -220,8 +222,8 @@ def _mend(
     options: Sequence[Option],
 ) -> Iterator[str]:
     """Mend what no rule can see, or take it back: aliases, strings in types. Yield what is not done, as sentences."""
-    for path, line in sorted(repository.commented):
-        yield f"{path}:{line}: a comment in it would be lost; change it by hand"
+    for (path, line), fault in sorted(repository.faults.items()):
+        yield f"{path}:{line}: {fault}; change it by hand"
     shown = {edit.path: edit.before for edit in demonstrations}
     aliases: dict[Language, dict[Imported, Alias]] = {}
     for edit in demonstrations:
@@ -272,20 +274,9 @@ def _restore_broken(repository: Repository, originals: Mapping[str, str]) -> Ite
     """Leave files as they were that would not parse any more; yield a sentence for each."""
     for path, text in repository.texts.items():
         before, language = originals[path], repository.languages[path]
-        if text != before and not _parses(text, language) and _parses(before, language):
+        if text != before and not parses(text, language) and parses(before, language):
             repository.texts[path] = before
             yield f"{path}: would not parse any more; change it by hand"
-
-
-def _parses(text: str, language: Language) -> bool:
-    try:
-        if language != "python":
-            return parse(text, language).is_clean
-        with warnings.catch_warnings(action="ignore"):  # of invalid escapes
-            symtable(text.removeprefix("\ufeff"), "", "exec")  # also refuses two parameters of one name
-    except (DataError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _list_old_definitions(repository: Repository, options: Sequence[Option]) -> list[str]:
@@ -347,23 +338,27 @@ def _choose(
     ask: Ask | None,
     remaining: int,
 ) -> Selection | None:
-    """Return the choice for the first site of `focus` that has one."""
+    """Return the choice for the first site of `focus` that has one.
+
+    What is not edited beside an edit stays. Where by that nothing else in the repository is meant, it may follow as well;
+    elsewhere only if somebody is asked, for it speaks against the edit.
+    """
     same = [unit for unit in units if unit.language == focus.language]
     changes = [change for unit in same if (change := _change_of(unit)) is not None]
     change = _change_of(focus)
     assert change is not None
-    for site in change.code_sites[:_MAX_SITES_TRIED]:
+
+    def answer(place: Place) -> bool | None:
+        return ask(Question(*place, repository.texts[place.path])) if ask else None
+
+    selection = None
+    sites = [(site, follows) for follows in (False, True) for site in change.code_sites[:_MAX_SITES_TRIED]]
+    for site, follows_shown in sites:
         options = list(generate_options(change, site, instruction))[:_MAX_OPTIONS]
-        options = _filter(options, change, changes, repository.sandbox)
-        if options:
-            places = repository.find_places(options, focus.language)
-            choices = _group(options, places)
-
-            def answer(place: Place) -> bool | None:
-                question = Question(*place, repository.texts[place.path])
-                return ask(question) if ask else None
-
-            return select(
+        options = _filter(options, change, changes, repository.sandbox, follows_shown)
+        choices = _group(options, repository.find_places(options, focus.language))
+        if choices and (selection is None or any(choice.places for choice in choices)):
+            selection = select(
                 choices,
                 weigh_choices(choices, change, site, instruction),
                 repository.traits_of(place for choice in choices for place in choice.places),
@@ -371,7 +366,14 @@ def _choose(
                 answer if ask else None,
                 remaining,
             )
-    return None
+            if follows_shown:
+                places = selection.choice.places
+                refused = selection.refused | {place for place in places if not ask and place.path != focus.path}
+                is_sure = selection.is_sure and not places <= refused
+                selection = replace(selection, follows_shown=True, refused=refused, is_sure=is_sure)
+            if selection.considered:
+                break
+    return selection
 
 
 def _choose_renaming(
@@ -391,18 +393,23 @@ def _choose_renaming(
     return selection if selection.is_sure else None
 
 
-def _filter(options: Sequence[Option], focus: Change, changes: Sequence[Change], sandbox: Sandbox) -> list[Option]:
-    """Return the options that explain something of `focus`, contradict hardly a unit and leave alone what is edited."""
+def _filter(
+    options: Sequence[Option], focus: Change, changes: Sequence[Change], sandbox: Sandbox, follows_shown: bool
+) -> list[Option]:
+    """Return the options that explain something of `focus`, contradict hardly a unit and leave alone what is edited.
+
+    With `follows_shown`, places of the units that are not edited may be changed.
+    """
     chosen = [
         replace(option, support=right)
-        for option, (right, wrong) in zip(options, _judge(options, focus, sandbox), strict=True)
+        for option, (right, wrong) in zip(options, _judge(options, focus, sandbox, follows_shown), strict=True)
         if right and not wrong
     ]
     for change in changes:
         if change.before.text != focus.before.text:
             chosen = [
                 replace(option, support=option.support + right, contradictions=option.contradictions + wrong)
-                for option, (right, wrong) in zip(chosen, _judge(chosen, change, sandbox), strict=True)
+                for option, (right, wrong) in zip(chosen, _judge(chosen, change, sandbox, follows_shown), strict=True)
             ]
     chosen = [option for option in chosen if option.contradictions * _LEAST_RIGHT <= option.support]
     chosen = [option for option in chosen if not option.guesses] or chosen
@@ -412,39 +419,53 @@ def _filter(options: Sequence[Option], focus: Change, changes: Sequence[Change],
     results = [apply_rules(focus.before.text, focus.language, option.actions, sandbox) for option in chosen]
     kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
     chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
-    return list(_leave_edited_alone(chosen, focus, sandbox))
+    return list(_guard_options(chosen, focus, sandbox, follows_shown))
 
 
-def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox) -> list[tuple[int, int]]:
+def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_shown: bool) -> list[tuple[int, int]]:
     """Return how many sites each option puts right, and how many places it gets wrong."""
     actions = [action for option in options for action in option.actions]
     results = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
     judgments = [[judge(change, ensure_decided(next(results))) for _ in option.actions] for option in options]
-    return [(sum(j.real for j in own), sum(len(j.wrong) for j in own)) for own in judgments]
+    edited = [(site.start, site.end) for site in change.code_sites]
+    return [
+        (sum(j.real for j in own), sum(not follows_shown or _meets(match, edited) for j in own for match in j.wrong))
+        for own in judgments
+    ]
 
 
-def _leave_edited_alone(options: Sequence[Option], focus: Change, sandbox: Sandbox) -> Iterable[Option]:
+def _guard_options(options: Sequence[Option], focus: Change, sandbox: Sandbox, follows_shown: bool) -> Iterable[Option]:
+    """Yield the options that leave alone what is edited already, if need be with a condition (`guard_option`)."""
     after = focus.after.text
+    edited = [(site.new_start, site.new_end) for site in focus.code_sites]
+
+    def list_starts(result: SandboxResult) -> list[int]:
+        return [
+            match.start
+            for match in ensure_decided(result).matches
+            if match.replacement != after[match.start : match.end] and not (follows_shown and not _meets(match, edited))
+        ]
+
     actions = [action for option in options for action in option.actions]
     results = iter(sandbox.apply_many(after, focus.language, actions) if actions else ())
     for option in options:
-        starts = [
-            match.start
-            for _ in option.actions
-            for match in ensure_decided(next(results)).matches
-            if match.replacement != after[match.start : match.end]
-        ]
+        starts = [start for _ in option.actions for start in list_starts(next(results))]
         if not starts:
             yield option
         elif (guarded := guard_option(option, focus, starts)) is not None:
             [result] = sandbox.apply_many(after, focus.language, guarded.actions[:1])
-            if not any(match.replacement != after[match.start : match.end] for match in result.matches):
+            if not list_starts(result):
                 yield guarded
 
 
-def _group(options: Sequence[Option], places: Sequence[frozenset[Place]]) -> list[Choice]:
+def _meets(match: Match, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= match.end and match.start <= end for start, end in spans)
+
+
+def _group(options: Sequence[Option], places: Sequence[OptionPlaces]) -> list[Choice]:
     """Return the options by the places that they change, the most places first."""
-    groups: dict[frozenset[Place], list[Option]] = {}
+    groups: dict[OptionPlaces, list[Option]] = {}
     for option, own in zip(options, places, strict=True):
         groups.setdefault(own, []).append(option)
-    return [Choice(tuple(group), own) for own, group in sorted(groups.items(), key=lambda pair: -len(pair[0]))]
+    ranked = sorted(groups.items(), key=lambda pair: -len(pair[0].places))
+    return [Choice(tuple(group), own.places, own.broken) for own, group in ranked]

@@ -1,12 +1,14 @@
 """The places of a repository that rules would change."""
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from symtable import symtable
 from typing import NamedTuple
 
 from graftline.astgrep.action import rule_of
-from graftline.astgrep.binding import Language, is_safe, outline
+from graftline.astgrep.binding import Language, is_safe, outline, parse
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import words_of
 from graftline.codemod.diff import common_ends
@@ -15,7 +17,9 @@ from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.migration.imports import is_importable, list_import_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.migration.options import Option, Rule
+from graftline.codemod.migration.precedence import Precedence
 from graftline.codemod.migration.traits import traits_of
+from graftline.core.errors import DataError
 from graftline.sandbox.base import (
     Match,
     Request,
@@ -28,7 +32,7 @@ from graftline.sandbox.base import (
 
 _BATCH_FILES = 64
 _CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
-_MOST_DEPTH = 8
+_MAX_DEPTH = 8
 """So deep places may lie within each other."""
 _ESCAPES = re.compile(r"\\+[A-Za-z]")
 """Of regular expressions, which are no words of code."""
@@ -41,6 +45,21 @@ class Place(NamedTuple):
     start: int
     end: int
     text: str
+
+
+class OptionPlaces(NamedTuple):
+    """What an option would change."""
+
+    places: frozenset[Place]
+    broken: frozenset[Place]
+    """Places that stay, for their files would not parse any more."""
+
+
+class _Edit(NamedTuple):
+    """A match with what is written for it, and why it cannot be."""
+
+    match: Match
+    fault: str
 
 
 class _Written(NamedTuple):
@@ -63,15 +82,15 @@ class Repository:
     texts: dict[str, str]
     languages: Mapping[str, Language]
     sandbox: Sandbox
-    commented: set[tuple[str, int]] = field(default_factory=set)
-    """Places, by path and line from 1, that stay, for a rule would remove a comment with them."""
+    faults: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Why places, by path and line from 1, stay though a rule matches them."""
     _words: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Leave out what is not parsed."""
         self.texts = {path: text for path, text in self.texts.items() if path in self.languages and is_safe(text)}
 
-    def find_places(self, options: Sequence[Option], language: Language) -> list[frozenset[Place]]:
+    def find_places(self, options: Sequence[Option], language: Language) -> list[OptionPlaces]:
         """Return the places that each of `options` would change in the files of a language."""
         places: list[set[Place]] = [set() for _ in options]
         batch: list[tuple[str, list[int]]] = []
@@ -96,30 +115,67 @@ class Repository:
                             text = self.texts[path]
                             places[number] |= {
                                 place
-                                for match in _list_matches(text, result, action, language)
-                                if (laid_out := _lay_out(text, match, language))
-                                and (place := cut(path, text, laid_out))
+                                for edit in _list_edits(text, result, action, language)
+                                if not edit.fault and (place := cut(path, text, edit.match))
                             }
-        return [frozenset(group) for group in places]
+        broken = frozenset(self._list_broken(frozenset[Place]().union(*places)))
+        rows = []
+        for option, own in zip(options, places, strict=True):
+            # half a renaming would be another program
+            paths = {place.path for place in own & broken} if option.kind == "name" else frozenset[str]()
+            held = frozenset(place for place in own if place in broken or place.path in paths)
+            rows.append(OptionPlaces(frozenset(own - held), held))
+        return rows
 
-    def apply(self, option: Option, language: Language, refused: frozenset[Place] = frozenset()) -> int:
-        """Change all files as `option` says but for the places in `refused`; return how many files that were."""
+    def _list_broken(self, places: Iterable[Place]) -> Iterator[Place]:
+        """Yield the places after whose change their files would not parse any more."""
+        by_path: dict[str, list[Place]] = {}
+        for place in sorted(places):
+            by_path.setdefault(place.path, []).append(place)
+        for path, pending in by_path.items():
+            text, language = self.texts[path], self.languages[path]
+            while pending:
+                # mostly nothing is broken: those that do not overlap are tried together
+                layer, position = list[Place](), -1
+                for place in pending:
+                    if place.start > position:
+                        layer.append(place)
+                        position = place.end
+                pending = [place for place in pending if place not in layer]
+                if not parses(_change(text, layer), language):
+                    if not parses(text, language):
+                        break
+                    yield from (place for place in layer if not parses(_change(text, [place]), language))
+
+    def apply(
+        self,
+        option: Option,
+        language: Language,
+        refused: frozenset[Place] = frozenset(),
+        broken: frozenset[Place] = frozenset(),
+    ) -> int:
+        """Change all files as `option` says but for places that are refused or broken; return how many files that were."""
         paths = [path for path in self.texts if self.languages[path] == language and option.words <= self.words(path)]
         before = {path: self.texts[path] for path in paths}
-        # where places are refused, all rules see the same text: it is what says where they are
-        steps = [option.actions] if refused else [(action,) for action in option.actions]
-        for actions in steps:
-            written = self._apply_actions(actions, dict.fromkeys(paths), refused)
-            # a place that lies within another one is seen when that is made; of those that are refused the position would be lost
-            for _ in range(0 if refused else _MOST_DEPTH):
-                written = self._apply_actions(actions, written, refused) if written else {}
+        partial = {place.path for place in refused | broken}
+        for action in option.actions:
+            written = self._apply_actions([action], dict.fromkeys(path for path in paths if path not in partial))
+            # a place that lies within another one is seen when that is made
+            for _ in range(_MAX_DEPTH):
+                written = self._apply_actions([action], written) if written else {}
+        # where a place stays, all rules see the same text, for it is what says where that is
+        self._apply_actions(option.actions, dict.fromkeys(path for path in paths if path in partial), refused, broken)
         changed = [path for path in paths if self.texts[path] != before[path]]
         for path in changed:
             self._words.pop(path, None)
         return len(changed)
 
     def _apply_actions(
-        self, actions: Sequence[Rule], within: Mapping[str, Sequence[_Written] | None], refused: frozenset[Place]
+        self,
+        actions: Sequence[Rule],
+        within: Mapping[str, Sequence[_Written] | None],
+        refused: frozenset[Place] = frozenset(),
+        broken: frozenset[Place] = frozenset(),
     ) -> dict[str, Sequence[_Written]]:
         """Change files, of some only what lies within what was written before; return what is written, by file."""
         written, paths = dict[str, Sequence[_Written]](), [*within]
@@ -127,7 +183,7 @@ class Repository:
             part = paths[first : first + _BATCH_FILES]
             requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in part]
             for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
-                if spans := self._rewrite(path, results, actions, refused, within[path]):
+                if spans := self._rewrite(path, results, actions, refused, broken, within[path]):
                     written[path] = spans
         return written
 
@@ -143,24 +199,26 @@ class Repository:
         results: Sequence[SandboxResult],
         actions: Sequence[Rule],
         refused: frozenset[Place],
+        broken: frozenset[Place],
         within: Sequence[_Written] | None,
     ) -> list[_Written]:
-        """Change a file as rules say, but for places in `refused`, and those that would lose a comment; return what is written.
+        """Change a file as rules say, but for places in `refused`, and those with a fault; return what is written.
 
         Of matches that overlap, the first is made. `within` is what the same rules wrote before, if only that is to be changed.
         """
         text, language, matches, position = self.texts[path], self.languages[path], list[Match](), 0
         pairs = zip(results, actions, strict=True)
         usable = [(result, action) for result, action in pairs if ensure_decided(result).verdict is Verdict.OK]
-        candidates = [match for result, action in usable for match in _list_matches(text, result, action, language)]
-        for match in sorted(candidates, key=lambda match: match.start):
+        edits = [edit for result, action in usable for edit in _list_edits(text, result, action, language)]
+        for match, fault in sorted(edits, key=lambda edit: edit.match.start):
             if match.start < position or not (within is None or any(span.holds(match, text) for span in within)):
                 continue
-            laid_out = _lay_out(text, match, language)
-            if laid_out is None:
-                self.commented.add((path, text.count("\n", 0, match.start) + 1))
-            elif cut(path, text, laid_out) not in refused:
-                matches.append(laid_out)
+            place = cut(path, text, match)
+            if fault or place in broken:
+                line = text.count("\n", 0, match.start) + 1
+                self.faults[path, line] = fault or "would not parse any more"
+            elif place not in refused:
+                matches.append(match)
                 position = match.end
         if not matches:
             return []
@@ -187,6 +245,20 @@ def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox:
         [result] = sandbox.apply_many(text, language, [action])
         text = normalize_blank_lines(text, ensure_decided(result))
     return text
+
+
+def _list_edits(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[_Edit]:
+    """Yield what a rule writes, with brackets where operators need them, in lines that are broken as they were."""
+    precedence = Precedence(text, action, language)
+    for match in _list_matches(text, result, action, language):
+        safe = precedence.keep(match)
+        column = match.start - text.rfind("\n", 0, match.start) - 1
+        if safe is None:
+            yield _Edit(match, "operators would bind otherwise")
+        elif (new := keep_line_breaks(text[match.start : match.end], safe.replacement, column, language)) is None:
+            yield _Edit(match, "a comment in it would be lost")
+        else:
+            yield _Edit(replace(match, replacement=new), "")
 
 
 def _list_matches(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[Match]:
@@ -229,11 +301,25 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
     return False
 
 
-def _lay_out(text: str, match: Match, language: Language) -> Match | None:
-    """Return a match whose replacement is broken into lines as what it replaces is; None if it would lose a comment."""
-    column = match.start - text.rfind("\n", 0, match.start) - 1
-    new = keep_line_breaks(text[match.start : match.end], match.replacement, column, language)
-    return None if new is None else replace(match, replacement=new)
+def parses(text: str, language: Language) -> bool:
+    """Return whether `text` is a program; of Python also without what its compiler refuses, as two parameters of one name."""
+    try:
+        if language != "python":
+            return parse(text, language).is_clean
+        with warnings.catch_warnings(action="ignore"):  # of invalid escapes
+            symtable(text.removeprefix("\ufeff"), "", "exec")
+    except (DataError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _change(text: str, places: Sequence[Place]) -> str:
+    """Return a text with `places` changed, which are in its order."""
+    pieces, position = list[str](), 0
+    for place in places:
+        pieces += [text[position : place.start], place.text]
+        position = place.end
+    return "".join([*pieces, text[position:]])
 
 
 def cut(path: str, text: str, match: Match) -> Place | None:

@@ -60,6 +60,8 @@ class Choice:
 
     options: tuple[Option, ...]
     places: frozenset[Place]
+    broken: frozenset[Place] = frozenset()
+    """Places that they match and that stay, for their files would not parse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Selection:
     is_sure: bool = True
     considered: int = 0
     """Places that any of the choices would change."""
+    follows_shown: bool = False
+    """Whether what is not edited beside the edits shown may change as well."""
 
 
 Traits = Mapping[str, str]

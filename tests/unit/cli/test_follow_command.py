@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from graftline.cli.main import main
 from graftline.core.config import parse_yaml
-from tests.git_repositories import commit
+from tests.git_repositories import commit, git
 
 FILES = {
     "app/a.py": "from app.net import get\n\n\ndef load(url):\n    return get(url, 5)\n",
@@ -121,10 +121,29 @@ def test_files_of_other_languages_and_edits_that_contradict_each_other_are_named
     (repository / "app/a.py").write_text(FILES["app/a.py"].replace("return get", "return fetch"), "utf-8")
     (repository / "app/d.py").write_text("def read(url):\n    return obtain(url, 7)\n", "utf-8")
     before = texts(repository)
-    written = run("--write")
-    assert "nothing was changed" in written.stderr
-    assert "contradictory: get becomes fetch in app/a.py and obtain in app/d.py" in run().stderr
+    names = "get becomes fetch in app/a.py and obtain in app/d.py; show one of them at a time, or answer questions"
+    for arguments in (["--write"], ["--questions", "0", "--write"]):
+        assert run(*arguments).stderr == f"error: repo: {names}, nothing was changed\n"
+    assert f"contradictory: {names}" in run().stderr
     assert texts(repository) == before
+
+
+@pytest.mark.parametrize("place", [".", "/", ".."])
+def test_the_whole_difference_is_what_git_applies(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    many = "".join(f"    client.get(url, {number})\n    pass\n" for number in range(120))
+    commit(repository, {"app/d.py": f"def read(url):\n{many}", "app/e.py": "def one(url):\n    client.get(url, 7)\n"})
+    (repository / "app/e.py").write_text("def one(url):\n    client.fetch(url, 7)\n", "utf-8")
+    (repository / "docs").mkdir()
+    monkeypatch.chdir({".": repository, "/": "/", "..": repository / "docs"}[place])
+    folder = {".": ".", "/": str(repository), "..": ".."}[place]
+    root = str(repository.parent)
+    shown = CliRunner().invoke(main, ["--root", root, "follow", folder, "--answers", "yyyyy"])
+    assert "120 places in 1 file would change" in shown.stderr
+    assert (repository / "app/d.py").read_text("utf-8").count("client.get(") == 120
+    git(repository, "apply", "-", stdin=shown.stdout)
+    assert (repository / "app/d.py").read_text("utf-8") == f"def read(url):\n{many}".replace("get", "fetch")
 
 
 def test_a_name_whose_definition_keeps_its_old_name_is_said(repository: Path) -> None:
