@@ -1,6 +1,7 @@
 """What `benchmarks.migrations` compares, and one run of it: edits shown, files that come out, hunks counted."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -8,20 +9,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from difflib import SequenceMatcher
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.commands import CHECKOUT
 from benchmarks.migration_measure import Commit, Shown, language_of
+from graftline.agent.model import AgentModel, Limits, open_model
+from graftline.agent.questions import answer_with_model, list_examples
 from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, is_safe
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
 from graftline.codemod.learn import learn_rules
-from graftline.codemod.migration.generalize import Demonstration, Question, generalize
+from graftline.codemod.migration.generalize import Ask, Demonstration, Question, generalize
 from graftline.codemod.source_files import SourceFile, rewrite_files
-from graftline.core.errors import DataError
+from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import sha256_text
+from graftline.core.secrets import open_secrets
 from graftline.sandbox.base import Isolation, Match, Sandbox, SandboxResult, Verdict, replace_matches
 
 SECONDS = 60
@@ -118,8 +122,19 @@ def replaced_tokens(place: Shown) -> Iterator[tuple[str, str]]:
         yield "".join(old[first:j]), "".join(old[first:i]) + "".join(new[k:m])
 
 
-def run_generalize(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, asks: bool) -> Produced:
-    """Return the texts that the rules of `generalize` change."""
+@cache
+def served_model() -> AgentModel:
+    """Return the model of the fleet that `GRAFTLINE_FLEET` names, else `embedded`; what it answers is kept."""
+    answers = CHECKOUT / "data" / "agent" / "answers"
+    fleet = os.environ.get("GRAFTLINE_FLEET", "embedded")
+    limits = Limits(tokens=10**12, seconds=10**9)
+    return open_model(fleet, CHECKOUT / "configs", open_secrets(os.environ, CHECKOUT), answers, limits)
+
+
+def run_generalize(
+    commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, by: Literal["nobody", "commit", "model"]
+) -> Produced:
+    """Return the texts that the rules of `generalize` change, where questions are answered so."""
     texts = commit.texts(shown)
     demonstrations = [Demonstration(place.path, before_of(commit, place), place.text) for place in shown]
 
@@ -128,7 +143,9 @@ def run_generalize(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, ask
         return commit.agrees(question.path, question.start, question.end, question.replacement, question.text)
 
     files = {path: text for path, text in texts.items() if language_of(path) is not None}
-    ask = answer if asks else None
+    ask: Ask | None = answer if by == "commit" else None
+    if by == "model":
+        ask = answer_with_model(commit.subject, served_model(), list_examples(demonstrations))
     proposal = generalize(demonstrations, files, sandbox, ask, instruction=commit.subject, max_questions=MAX_QUESTIONS)
     return texts | proposal.texts
 
@@ -139,8 +156,9 @@ def before_of(commit: Commit, place: Shown) -> str:
 
 
 ARMS: Mapping[str, Callable[[Commit, Sequence[Shown], Sandbox], Produced]] = {
-    "generalize": partial(run_generalize, asks=False),
-    "generalize-asks": partial(run_generalize, asks=True),
+    "generalize": partial(run_generalize, by="nobody"),
+    "generalize-asks": partial(run_generalize, by="commit"),
+    "generalize-model": partial(run_generalize, by="model"),
     "learn": run_learn,
     "sed": run_sed,
 }
@@ -166,6 +184,7 @@ def code_of(arm: str) -> str:
     """Return a digest of the code that decides what an arm does."""
     folder = CHECKOUT / "graftline" / "codemod"
     paths = [*folder.glob("*.py"), *(folder / "migration").glob("*.py")] if arm.startswith("generalize") else []
+    paths += [*(CHECKOUT / "graftline" / "agent").glob("*.py")] if arm == "generalize-model" else []
     paths += [*folder.glob("*.py")] if arm == "learn" else []
     return sha256_text("".join(path.read_text("utf-8") for path in sorted(set(paths))))[:16]
 
@@ -200,6 +219,8 @@ def measure_run(commit: Commit, arm: str, shown: Sequence[Shown], sandbox: Sandb
                 produced = ARMS[arm](commit, shown, sandbox)
         except TimeoutError:
             cause = "time"
+        except BoundaryError:  # nothing is known of the run
+            raise
         except Exception as error:  # a defect of one run must not end the others; it is counted and shown
             cause = f"{type(error).__name__}: {error}"[:200]
     seconds = round(time.process_time() - began, 2)

@@ -5,7 +5,8 @@ counted as 0 where precision is below 0.9 or nothing is changed; `solved` the sh
 0.9; `false_per_1000` changes in a thousand untouched files. `per_run` has the first two of single runs.
 
 * `generalize`: demonstrations, repository and subject, without answers; `generalize-asks` with at most five yes/no
-  answers, which the commit gives: yes, if the change shown is a part of what it does there;
+  answers, which the commit gives: yes, if the change shown is a part of what it does there; `generalize-model`, asked for
+  by name, with the answers of a language model that has the subject (a fleet that is up, with `--workers 1`);
 * `learn`: the rules of `graftline learn` for the demonstrations, applied everywhere;
 * `sed`, the peer: the tokens that the demonstrations replace, everywhere at word boundaries.
 
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.migrations", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--arms", default=",".join(arm for arm in ARMS if arm != "generalize-model"))
     parser.add_argument("--shown", default="1,3", help="numbers of demonstrations")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--half", choices=("both", "tuning", "held-out"), default="both")

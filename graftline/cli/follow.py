@@ -1,7 +1,8 @@
 """The command `graftline follow`: an edit made by hand in a few places, done in the rest of the repository."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
     from graftline.codemod.follow import FollowedEdit
+    from graftline.codemod.history import FileChange
     from graftline.codemod.migration.generalize import Question
     from graftline.codemod.review import PlaceGroup
 
@@ -42,7 +44,12 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
 )
 @click.option("--about", "instruction", default="", metavar="TEXT", help="What the edit is about, as a commit says it.")
 @click.option(
-    "--questions", type=click.IntRange(0, 100), help="Ask so often at most.  [default: 5 on a terminal, else 0]"
+    "--questions",
+    type=click.IntRange(0, 100),
+    help="Ask so often at most.  [default: 5 on a terminal or with --model, else 0]",
+)
+@click.option(
+    "--model", metavar="FLEET[:ADAPTER]", help="A language model answers the questions, by what --about says."
 )
 @click.option("--answers", metavar="ynd…", help="Answers to the questions, a letter each, in place of a terminal.")
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
@@ -55,7 +62,8 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
 @json_option
 @click.pass_obj
 def follow(
-    root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, answers: str | None,
+    root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, model: str | None,
+    answers: str | None,
     write: bool, review: Path | None, ask: bool, reject: tuple[str, ...], out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Have the rest of a git repository follow an edit that you made in one or a few places of it.
@@ -74,17 +82,20 @@ def follow(
         raise click.UsageError(
             f"--answers {answers!r}: expected a letter for each, y for yes, n for no, d for do not know"
         )
+    if model is not None and (answers is not None or not instruction):
+        raise click.UsageError("--model answers by what the edit is about: give it --about, and no --answers")
     has_chosen = questions is not None or answers is not None
     if questions is None:
-        questions = len(answers) if answers is not None else 5 if sys.stdin.isatty() and not as_json else 0
+        is_answered = model is not None or (sys.stdin.isatty() and not as_json)
+        questions = len(answers) if answers is not None else 5 if is_answered else 0
     given_letters = iter(answers or "")
     letters = list[str]()
 
     def answer(question: "Question") -> bool | None:
-        letters.append(next(given_letters, "") or _ask(question))
+        letters.append(next(given_letters, "") or ask_model(question) or _ask(question))
         return _ANSWERS[letters[-1]]
 
-    with open_rule_sandbox(root) as sandbox:
+    with open_rule_sandbox(root) as sandbox, _open_answers(root, model, instruction, changes) as ask_model:
         followed = follow_edit(changes, files, folder, sandbox, answer if questions else None, instruction, questions)
     results = followed.files
     groups = group_places((place for result in results for place in result.places), followed.rules)
@@ -148,6 +159,31 @@ def _ask(question: "Question") -> str:
         type=click.Choice([*_ANSWERS]), show_choices=False, err=True,
     )  # fmt: skip
     return letter
+
+
+@contextmanager
+def _open_answers(
+    root: Path | None, model: str | None, instruction: str, changes: "Sequence[FileChange]"
+) -> "Iterator[Callable[[Question], str]]":
+    """Open what has the letter of an answer by the language model `model`; that of nothing where there is no model."""
+    if model is None:
+        yield lambda question: ""
+        return
+    from graftline.agent.questions import answer_with_model, list_examples
+    from graftline.cli.refactor import open_agent_model
+    from graftline.codemod.migration.generalize import Demonstration
+
+    examples = list_examples(Demonstration(change.path, change.before, change.after) for change in changes)
+    with open_agent_model(root, model) as agent_model:
+        answer = answer_with_model(instruction, agent_model, examples)
+        letters = {value: letter for letter, value in _ANSWERS.items()}
+
+        def ask_model(question: "Question") -> str:
+            letter = letters[answer(question)]
+            click.echo(f"{question.path}: {model} answers {letter}", err=True)
+            return letter
+
+        yield ask_model
 
 
 def _is_unsure(followed: "FollowedEdit") -> bool:

@@ -5,7 +5,7 @@ answered: then nothing is known about the question, and it may be asked again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -58,6 +58,8 @@ class ChatRequest:
     """Name of a loaded LoRA adapter; empty for the model itself."""
     deadline_s: float = 600.0
     """From the call to the answer, all tries together."""
+    top_tokens: int = 0
+    """How many of the likeliest first tokens the answer is to come with (`ChatAnswer.first_tokens`); at most 20."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class ChatAnswer:
     """The one that was really sent; None where it is that of the request."""
     outputs: OutputTerms | None = None
     """The terms that the text is under; None where the fleet names none."""
+    first_tokens: Mapping[str, float] = field(default_factory=dict)
+    """What the answer might have begun with, and the logarithms of the probabilities; empty where the server does not say."""
 
 
 class ChatModel(Protocol):

@@ -6,7 +6,8 @@ Nothing is tried again here, and nothing is waited for shorter than the caller w
 import asyncio
 import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Literal
@@ -88,6 +89,8 @@ class Reply:
     model: str
     reasoning: str = ""
     """What was thought before, where the server tells it apart."""
+    first_tokens: Mapping[str, float] = field(default_factory=dict)
+    """As `ChatAnswer.first_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,8 @@ def encode_chat(request: ChatRequest, model: str, seed: int | None, dialect: Dia
         }
     if seed is not None:
         body["seed"] = seed
+    if request.top_tokens:
+        body |= {"logprobs": True, "top_logprobs": request.top_tokens}
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
@@ -289,7 +294,16 @@ def decode_chat(content: bytes) -> Reply:
         raise Fault(FaultKind.MALFORMED, f"answers with something else than one chat: {_start(content)}")
     if reason not in ("stop", "length"):
         raise Fault(FaultKind.FAILED, f"ended the answer by itself: {reason!r}")
-    return Reply(text, reason, TokenUsage(prompt, completion, min(cached, prompt)), model, reasoning)
+    usage = TokenUsage(prompt, completion, min(cached, prompt))
+    return Reply(text, reason, usage, model, reasoning, _read_first_tokens(choice.get("logprobs")))
+
+
+def _read_first_tokens(value: Any) -> dict[str, float]:
+    """Return what `logprobs` says of the first token; nothing where it says it in another form."""
+    try:
+        return {str(row["token"]): float(row["logprob"]) for row in value["content"][0]["top_logprobs"]}
+    except (IndexError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def _text_of(content: Any) -> Any:

@@ -6,6 +6,7 @@ back, `adapters.py` loads what a request needs.
 
 import asyncio
 import random
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -135,6 +136,9 @@ class ActorPool:
             names = ", ".join(sorted(self._adapters)) or "none"
             raise ActorError(f"adapter {request.adapter!r} is unknown; known: {names}; name it in the fleet")
         seed = request.seed if self._fleet.takes_seed else None
+        if self._fleet.engine == "service":
+            # some refuse a request that asks for it
+            request = replace(request, top_tokens=0)
         body = encode_chat(request, request.adapter or self._fleet.called, seed, self._fleet.dialect)
         prefix = prefix_of(request)
         request_id = f"{self._chance.getrandbits(64):016x}"
@@ -216,6 +220,7 @@ class ActorPool:
             reasoning=reply.reasoning,
             temperature=self._fleet.dialect.temperature(request.temperature),
             outputs=self._fleet.outputs,
+            first_tokens=reply.first_tokens,
         )
 
     def _backoff_s(self, times: int) -> float:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from graftline.cli.main import main
 from graftline.core.config import parse_yaml
 from tests.git_repositories import commit, git
+from tests.protocol_server import Fault, ProtocolServer
 
 FILES = {
     "app/a.py": "from app.net import get\n\n\ndef load(url):\n    return get(url, 5)\n",
@@ -106,6 +107,33 @@ def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None
     again = json.loads(run("--json", "--answers", letters).stdout)
     assert (again["files"], again["questions"]) == (output["files"], output["questions"])
     assert "expected a letter for each" in run("--answers", "nx").stderr
+
+
+def test_a_language_model_answers_by_what_the_edit_is_about(repository: Path) -> None:
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    message = {"message": {"content": "yes"}, "finish_reason": "length"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1}
+    body = json.dumps({"choices": [message], "model": "model", "usage": usage})
+    with ProtocolServer(always=Fault(body=body)) as server:
+        actors = f"actors: [{{name: a, url: '{server.url}'}}]"
+        Path("configs/vllm_actors.yaml").write_text(f"fleets: {{near: {{engine: vllm, model: model, {actors}}}}}\n")
+        result = run("--about", "Load by fetch", "--model", "near", "--json")
+        bodies = server.seen().bodies
+    output = json.loads(result.stdout)
+    assert (result.exit_code, output["questions"], [file["path"] for file in output["files"]]) == (
+        0, len(bodies), [f"repo/app/{name}.py" for name in ("b", "c", "net")],
+    )  # fmt: skip
+    assert all("Load by fetch" in body["messages"][1]["content"] for body in bodies)
+    assert result.stderr.count("near answers y") == len(bodies)
+    # what was answered is kept
+    again = json.loads(run("--about", "Load by fetch", "--model", "near", "--json").stdout)
+    assert again == output
+    for wrong, code, message in (
+        (("--model", "near"), 2, "give it --about"),
+        (("--about", "x", "--model", "far"), 1, "fleet 'far' is unknown; known: near"),
+    ):
+        refused = run(*wrong)
+        assert (refused.exit_code, message in refused.stderr) == (code, True)
 
 
 def test_what_cannot_be_followed_is_said(repository: Path) -> None:

@@ -43,6 +43,16 @@ def test_stops_schema_and_seed_are_sent_in_the_common_dialect() -> None:
     }
 
 
+def test_the_likeliest_first_tokens_are_asked_for_and_read() -> None:
+    body = json.loads(encode_chat(ChatRequest(PLAIN.messages, top_tokens=2), "m", None))
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
+    rows = {"content": [{"top_logprobs": [{"token": "yes", "logprob": -0.5}, {"token": "no", "logprob": -1}]}]}
+    values = ((rows, {"yes": -0.5, "no": -1.0}), (None, {}), ({"content": []}, {}), ({"content": 3}, {}))
+    for logprobs, first_tokens in values:
+        content = answer(choices=[{**choice("yes")[0], "logprobs": logprobs}])
+        assert decode_chat(content).first_tokens == first_tokens
+
+
 def test_a_dialect_moves_the_temperature_makes_room_for_thoughts_and_adds_keys() -> None:
     dialect = Dialect(
         least_temperature=0.01, most_temperature=0.4, thinking_tokens=100, more={"thinking": {"type": "on"}}

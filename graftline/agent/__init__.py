@@ -1,0 +1,1 @@
+"""The agent: an instruction and a repository become a change for somebody to review."""

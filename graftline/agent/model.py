@@ -1,0 +1,183 @@
+"""A language model as the agent asks it: within limits, and never twice the same.
+
+An answer is kept in a file that is named after the digest of what was asked, so that a run which was ended goes on where it
+was, and the same input comes to the same change. What a model says is text, compared and parsed, and never run.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
+from graftline.core.record import write_atomically
+from graftline.core.secrets import Secrets
+from graftline.llm.base import ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
+from graftline.llm.questions import count_chat_tokens
+
+
+class ModelAnswer(BaseModel):
+    """What a model said, as it is stored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = 1
+    model: str
+    text: str
+    is_whole: bool
+    """False where it was cut off by its length."""
+    prompt_tokens: int
+    completion_tokens: int
+    first_tokens: dict[str, float]
+    """As `ChatAnswer.first_tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be asked in one run."""
+
+    tokens: int = 200_000
+    """Of prompts and answers, those that were kept from earlier runs left out."""
+    seconds: float = 3_600.0
+    """From the first question on."""
+
+
+@dataclass
+class Spent:
+    """What was asked so far."""
+
+    questions: int = 0
+    replayed: int = 0
+    """Of these, answered by an earlier run."""
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class AgentModel:
+    """Asks `model`, whose context holds `context_tokens`; one thread at a time."""
+
+    model: BlockingChatModel
+    context_tokens: int
+    answers: Path | None = None
+    """Folder of kept answers; None keeps none."""
+    limits: Limits = Limits()
+    adapter: str = ""
+    name: str = ""
+    """As reports call it."""
+    spent: Spent = field(default_factory=Spent)
+    clock: Callable[[], float] = time.monotonic
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether a limit is reached."""
+        return self.spent.tokens >= self.limits.tokens or self.spent.seconds >= self.limits.seconds
+
+    def ask(self, request: ChatRequest) -> ModelAnswer | None:
+        """Return the answer; None where a limit is reached, or the question does not fit into the context.
+
+        ActorError where nobody answers.
+        """
+        request = replace(request, adapter=self.adapter)
+        path = self.answers / f"{self.digest(request)}.json" if self.answers else None
+        answer = _read_answer(path) if path else None
+        if answer is not None:
+            self.spent.questions += 1
+            self.spent.replayed += 1
+            return answer
+        if self.is_exhausted or count_chat_tokens(request.messages) + request.max_tokens > self.context_tokens:
+            return None
+        began = self.clock()
+        deadline_s = min(request.deadline_s, self.limits.seconds - self.spent.seconds)
+        try:
+            chat = self.model.generate(replace(request, deadline_s=max(1.0, deadline_s)))
+        finally:
+            self.spent.seconds += self.clock() - began
+        self.spent.questions += 1
+        self.spent.tokens += chat.usage.prompt + chat.usage.completion
+        answer = ModelAnswer(
+            model=chat.model,
+            text=chat.text,
+            is_whole=chat.finish_reason == "stop",
+            prompt_tokens=chat.usage.prompt,
+            completion_tokens=chat.usage.completion,
+            first_tokens=dict(chat.first_tokens),
+        )
+        if path:
+            write_atomically(path, answer.model_dump_json())
+        return answer
+
+    def digest(self, request: ChatRequest) -> str:
+        """Return what the answer to `request` depends on."""
+        messages = [[message.role, message.content] for message in request.messages]
+        schema = None if request.json_schema is None else dict(request.json_schema)
+        settings = [request.max_tokens, request.temperature, [*request.stop], schema, request.seed, request.top_tokens]
+        return digest([self.model.name, request.adapter, messages, settings])
+
+
+def open_model(
+    name: str, configs: Path, secrets: Secrets, answers: Path | None = None, limits: Limits | None = None
+) -> AgentModel:
+    """Return the model that `name` says: a fleet of `vllm_actors.yaml`, or `FLEET:ADAPTER`; whoever opens it closes `model`.
+
+    ConfigError where there is none, with what there is. Nothing is asked of it yet.
+    """
+    from graftline.llm.pool import ActorPool  # httpx and its TLS are loaded by whoever asks served models
+
+    fleet_name, _, adapter = name.partition(":")
+    fleet = load_fleet(configs, fleet_name)
+    names = adapter_names(fleet)
+    if adapter and adapter not in names:
+        listed = ", ".join(names) or "none"
+        raise ConfigError(
+            f"{configs / 'vllm_actors.yaml'}: fleet {fleet_name!r} has no adapter {adapter!r}; it has {listed};"
+            " name its folder in `adapters` of the fleet"
+        )
+    key = secrets.require(fleet.api_key, f"fleet {fleet_name!r}") if fleet.api_key else None
+    pool = ActorPool(fleet, key, PoolSettings(patience_s=_PATIENCE_S, stall_s=_STALL_S))
+    model = BlockingChatModel(pool)
+    return AgentModel(model, fleet.prompt_and_answer_tokens, answers, limits or Limits(), adapter, name)
+
+
+_PATIENCE_S, _STALL_S = 10.0, 600.0
+"""A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
+
+
+def adapter_names(fleet: Fleet) -> list[str]:
+    """Return the names of the adapters of a fleet, as requests call them."""
+    return [Path(folder).name for folder in fleet.adapters]
+
+
+def read_probability(first_tokens: Mapping[str, float], text: str) -> float | None:
+    """Return how likely yes is, of yes and no; None where the answer is neither.
+
+    Without the likeliest first tokens, what the text says is certain.
+    """
+    from math import exp
+
+    shares = {"yes": 0.0, "no": 0.0}
+    for token, logarithm in first_tokens.items():
+        word = token.strip().lower()
+        if word in shares:
+            shares[word] += exp(logarithm)
+    total = sum(shares.values())
+    if total >= _LEAST_SAID:
+        return shares["yes"] / total
+    word = text.strip().lower().split()[0].strip(".,!:;") if text.strip() else ""
+    return {"yes": 1.0, "no": 0.0}.get(word)
+
+
+_LEAST_SAID = 0.2
+"""How likely yes or no has to be for the relation of both to say anything."""
+
+
+def _read_answer(path: Path) -> ModelAnswer | None:
+    try:
+        return ModelAnswer.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):  # not there, or not whole: it is asked again
+        return None
