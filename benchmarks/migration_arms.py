@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from benchmarks.commands import CHECKOUT
 from benchmarks.migration_measure import Commit, Shown, language_of
+from benchmarks.peers import release_0_1_0
+from benchmarks.peers.templates import make_templates, rewrite_text
 from graftline.agent.model import AgentModel, Limits, open_model
 from graftline.agent.questions import answer_with_model, list_examples
 from graftline.astgrep.action import Action, rule_of
@@ -110,6 +112,24 @@ def run_sed(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produce
     return texts
 
 
+def run_template(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+    """Return the texts in which templates with holes, made of the demonstrations, are rewritten everywhere."""
+    texts = commit.texts(())
+    made = (template for place in shown for template in make_templates(place.hunk.before, place.hunk.after))
+    for template in dict.fromkeys(made):
+        words = [part for part in template.match if isinstance(part, str)]
+        for path, text in texts.items():
+            if all(word in text for word in words if not word.isspace()):
+                texts[path] = rewrite_text(template, text)
+    return texts
+
+
+def run_release(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+    """Return the texts that version 0.1.0 changes."""
+    edits = [(Path(place.path).suffix, place.hunk.before, place.hunk.after) for place in shown]
+    return release_0_1_0.follow(edits, commit.texts(()))
+
+
 def replaced_tokens(place: Shown) -> Iterator[tuple[str, str]]:
     """Yield what a person would give to `sed`: replaced runs of tokens; what is put in goes with the word before it."""
     old, new = _TOKENS.findall(place.hunk.before), _TOKENS.findall(place.hunk.after)
@@ -161,6 +181,8 @@ ARMS: Mapping[str, Callable[[Commit, Sequence[Shown], Sandbox], Produced]] = {
     "generalize-model": partial(run_generalize, by="model"),
     "learn": run_learn,
     "sed": run_sed,
+    "template": run_template,
+    "release-0.1.0": run_release,
 }
 
 

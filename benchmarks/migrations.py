@@ -8,7 +8,9 @@ counted as 0 where precision is below 0.9 or nothing is changed; `solved` the sh
   answers, which the commit gives: yes, if the change shown is a part of what it does there; `generalize-model`, asked for
   by name, with the answers of a language model that has the subject (a fleet that is up, with `--workers 1`);
 * `learn`: the rules of `graftline learn` for the demonstrations, applied everywhere;
-* `sed`, the peer: the tokens that the demonstrations replace, everywhere at word boundaries.
+* `sed`, a peer: the tokens that the demonstrations replace, everywhere at word boundaries;
+* `template`, a peer: templates with holes as comby has them, made of the demonstrations (`benchmarks.peers.templates`);
+* `release-0.1.0`, a peer if it is named in `--arms`: the commands of version 0.1.0, from its wheel in data/benchmarks.
 
 Commits of the repositories `HELD_OUT` are reported as means alone: nothing was tuned on them. Results are kept in
 `--cache` by commit, arm and the code of the arm, so that a run goes on where it was ended.
@@ -33,7 +35,9 @@ from graftline.core.processes import Workers, default_workers
 
 DATA = CHECKOUT.parent / "shared" / "data"
 CACHE = CHECKOUT / "data" / "benchmarks" / "migrations"
-PEERS = ("learn", "sed")
+PEERS = ("learn", "sed", "template", "release-0.1.0")
+BY_NAME = ("generalize-model", "release-0.1.0")
+"""Arms that need what is not everywhere."""
 HELD_OUT = ("eslint/eslint", "PicnicSupermarket/error-prone-support")
 
 
@@ -96,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.migrations", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--arms", default=",".join(arm for arm in ARMS if arm != "generalize-model"))
+    parser.add_argument("--arms", default=",".join(arm for arm in ARMS if arm not in BY_NAME))
     parser.add_argument("--shown", default="1,3", help="numbers of demonstrations")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--half", choices=("both", "tuning", "held-out"), default="both")

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.migration_measure import Commit, Counts
 from benchmarks.migrations import main, summarize
+from benchmarks.peers.templates import make_templates, rewrite_text
 
 _BODY = "def f{n}(app):\n    link = app.broker_link({n})\n    return link\n"
 _FILES = [
@@ -32,7 +33,7 @@ def test_a_renamed_method_is_found_everywhere_and_runs_are_not_made_twice(
     measured = {arm: [arms[arm]["1"][name] for name in ("recall", "precision", "false_per_1000")] for arm in arms}
     assert measured == {
         **{arm: [1.0, 1.0, 0.0] for arm in ("generalize", "generalize-asks", "learn")},
-        "sed": [1.0, 0.8, 500.0],
+        **{arm: [1.0, 0.8, 500.0] for arm in ("sed", "template")},
     }
     assert arms["generalize"]["3"]["recall_at_p90"] == 1.0
     main(arguments)
@@ -65,6 +66,20 @@ def test_a_change_is_right_if_it_is_a_part_of_the_commit(replacement: str, is_pa
     start = text.index("broker_link")
     assert commit.agrees("m0.py", start, start + len("broker_link"), replacement, text) == is_part
     assert not commit.agrees("n.py", 2, 13, replacement, "# broker_link\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text", "expected"),
+    [
+        ("if d.has_key(k.x):", "if k.x in d:", "if d.has_key(f(1, 2)):\n", "if f(1, 2) in d:\n"),
+        ("get(url, 5).x", "get(url, timeout=5).x", "get(a[0], (7))\n", "get(a[0], timeout=(7))\n"),
+        ("foo(a, b)", "foo(a, b, timeout=3)", "foo(\n)  foo(c)", "foo(\n)  foo(c, timeout=3)"),
+        ("class A:", "class A(object):", "class A: ...", "class A(object): ..."),
+    ],
+)
+def test_a_template_has_holes_where_an_edit_leaves_things(before: str, after: str, text: str, expected: str) -> None:
+    (template,) = make_templates(before, after)
+    assert rewrite_text(template, text) == expected
 
 
 def test_recall_counts_at_a_precision_of_nine_tenths() -> None:
