@@ -33,6 +33,7 @@ from graftline.sandbox.base import Isolation, Match, Sandbox, SandboxResult, Ver
 SECONDS = 60
 """Of a processor, for one run; one that takes longer changes nothing."""
 MAX_QUESTIONS = 5
+_PEER_FILES = {"template": ("templates.py",), "release-0.1.0": ("release_0_1_0.py",)}
 _NONE = Isolation("none", "memory")
 _TOKENS = re.compile(r"\w+|\W")
 
@@ -208,6 +209,8 @@ def code_of(arm: str) -> str:
     paths = [*folder.glob("*.py"), *(folder / "migration").glob("*.py")] if arm.startswith("generalize") else []
     paths += [*(CHECKOUT / "graftline" / "agent").glob("*.py")] if arm == "generalize-model" else []
     paths += [*folder.glob("*.py")] if arm == "learn" else []
+    peers = CHECKOUT / "benchmarks" / "peers"
+    paths += [peers / name for name in _PEER_FILES.get(arm, ())]
     return sha256_text("".join(path.read_text("utf-8") for path in sorted(set(paths))))[:16]
 
 

@@ -318,7 +318,10 @@ def _read_source(path: Path, language: "Language | None") -> "SourceFile":
     if path.is_dir():
         raise DataError(f"{path}: is a folder; expected a file, or a folder on both sides")
     if language is None:
-        raise DataError(f"{path}: its name says none of the languages {', '.join(_ALL_LANGUAGES)}; say --language")
+        covered = ", ".join(_ALL_LANGUAGES)
+        raise DataError(
+            f"{path}: is in none of the languages that are covered, {covered}; if its name alone hides it, say --language"
+        )
     return read_source(path, language)
 
 

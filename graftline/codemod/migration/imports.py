@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graftline.astgrep.binding import Language, Node, Tree, outline
+from graftline.astgrep.binding import Language, Node, Tree, find_all, outline
 from graftline.codemod.grammar import KEYWORDS
 from graftline.core.errors import DataError
 
@@ -111,7 +111,9 @@ def follow_imports(
         for name in missing
         if name in sources and _is_reachable(sources[name], after, path, language)
     }
-    lacking = frozenset(name for name in missing if name not in sources and name not in swaps.values())
+    lacking = frozenset(
+        name for name in missing if name not in sources and name not in swaps.values() and _is_code(name, after, language)
+    )
     if not unused and not added and not swaps:
         return after, lacking
     return _rewrite(after, language, statements, unused, added, swaps), lacking
@@ -204,6 +206,12 @@ def list_words(text: str, statements: Sequence[Statement]) -> set[str]:
         pieces.append(text[position : statement.start])
         position = statement.end
     return set(_ROOT_WORD.findall("".join([*pieces, text[position:]])))
+
+
+def _is_code(name: str, text: str, language: Language) -> bool:
+    """Return whether a name of code is `name`, and not a word of a string alone."""
+    nodes = find_all(outline(text, language).root, {"regex": f"^{re.escape(name)}$"})
+    return any(node.kind().endswith("identifier") for node in nodes)
 
 
 def is_defined(name: str, text: str) -> bool:

@@ -127,7 +127,8 @@ def test_learn_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> 
         (
             ("rules.yml", "after.py"),
             1,
-            "error: rules.yml: its name says none of the languages python, javascript, typescript, tsx, java; say --language\n",
+            "error: rules.yml: is in none of the languages that are covered, python, javascript, typescript, tsx, java; "
+            "if its name alone hides it, say --language\n",
         ),
         (("latin.py", "after.py"), 1, "error: latin.py: is not UTF-8 at byte 0; save it as UTF-8\n"),
         (("zero.py", "after.py"), 1, "error: zero.py: is binary, it holds a zero byte; expected source code\n"),

@@ -95,3 +95,8 @@ def test_most_files_say_where_a_name_comes_from():
     texts = ["from a import Case\n", "from a import Case\n", "from b import Case, x\n", "from c import x\n"]
     known = learn_sources([(text, "python") for text in texts], frozenset({"Case", "x", "y"}))
     assert known == {"Case": Source("a", "Case")}
+
+
+def test_a_word_of_a_string_lacks_no_import():
+    before, after = 'f(a, "b")\n', 'f("c", "d", e)\n'
+    assert follow_imports(before, after, "x.py", "python", {}, {}) == (after, frozenset({"e"}))
