@@ -111,9 +111,8 @@ def follow_imports(
         for name in missing
         if name in sources and _is_reachable(sources[name], after, path, language)
     }
-    lacking = frozenset(
-        name for name in missing if name not in sources and name not in swaps.values() and _is_code(name, after, language)
-    )
+    unknown = [name for name in missing if name not in sources and name not in swaps.values()]
+    lacking = frozenset(name for name in unknown if _is_code(name, after, language))
     if not unused and not added and not swaps:
         return after, lacking
     return _rewrite(after, language, statements, unused, added, swaps), lacking
