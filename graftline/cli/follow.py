@@ -72,7 +72,7 @@ def follow(
     asked. Imports and layout follow. Without --write, nothing is changed."""
     from graftline.codemod.explain import explain, summarize
     from graftline.codemod.follow import IMPORTS, follow_edit, rewrite_accepted
-    from graftline.codemod.review import group_places
+    from graftline.codemod.review import group_places, keep_accepted
     from graftline.codemod.source_files import describe_skipped
 
     changes = read_changes(folder, commit)
@@ -101,7 +101,7 @@ def follow(
     groups = group_places((place for result in results for place in result.places), followed.rules)
     if reject := choose_rejected(groups, reject, ask, is_error=as_json):
         accepts = find_rejected(groups, reject)
-        groups = [group for group in groups if accepts(group.rule, group.places[0].shape)]
+        groups = keep_accepted(groups, accepts)
         results = tuple(rewrite_accepted(result.file, result.text, followed.rules, accepts) for result in results)
         results = tuple(result for result in results if result.places)
     if review is not None:

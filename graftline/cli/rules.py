@@ -118,7 +118,7 @@ def apply(
 ) -> None:  # fmt: skip
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
     from graftline.codemod.explain import explain, summarize
-    from graftline.codemod.review import group_places
+    from graftline.codemod.review import group_places, keep_accepted
     from graftline.codemod.source_files import describe_skipped, rewrite_files
 
     rules = _read_rules(rule_file)
@@ -130,7 +130,7 @@ def apply(
         if reject := choose_rejected(groups, reject, ask, is_error=as_json):
             accepts = find_rejected(groups, reject)
             results = list(rewrite_files([result.file for result in results], rules, sandbox, accepts))
-            groups = [group for group in groups if accepts(group.rule, group.places[0].shape)]
+            groups = keep_accepted(groups, accepts)
     if review is not None:
         command = ["graftline", "apply", str(rule_file), *map(str, paths)]
         write_review(review, groups, words, command, reject)

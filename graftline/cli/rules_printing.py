@@ -119,21 +119,28 @@ def print_group(group: "PlaceGroup", is_error: bool = False) -> None:
 
 
 def ask_for_groups(groups: "Sequence[PlaceGroup]", is_error: bool) -> list[str]:
-    """Return the ids of the groups that a person at the terminal does not want."""
+    """Return the ids of the groups, and of parts of groups, that a person at the terminal does not want."""
     rejected = []
-    for number, group in enumerate(groups):
+    pending = [*groups]
+    while pending:
+        group = pending.pop(0)
         print_group(group, is_error)
+        parts = group.parts
+        split = f", [s]plit into {len(parts)} that look alike" if parts else ""
         answer = click.prompt(
-            f"change {pluralize(len(group.places), 'place')}? [y]es, [n]o, [a]ll that follow, [q]uit with none of them",
-            type=click.Choice(["y", "n", "a", "q"]),
+            f"change {pluralize(len(group.places), 'place')}? [y]es, [n]o{split}, [a]ll that follow, [q]uit with none of them",
+            type=click.Choice(["y", "n", *(["s"] if parts else []), "a", "q"]),
             show_choices=False,
             err=True,
         )
         if answer == "a":
             break
-        rejected += [group.id] if answer == "n" else []
+        if answer == "s":
+            pending = [*parts, *pending]
+        if answer in ("n", "q"):
+            rejected.append(group.id)
         if answer == "q":
-            return [*rejected, *(later.id for later in groups[number:])]
+            return [*rejected, *(later.id for later in pending)]
     return rejected
 
 

@@ -8,7 +8,7 @@ three places of each and at the rare ones has seen what there is.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
@@ -22,6 +22,8 @@ RARE_SHARE = 0.1
 MAX_RARE_SHARE = 0.25
 """Where rare shapes have more of the places than that together, most places are unlike others, and none is rare."""
 TYPICAL_PLACES = 3
+MAX_PARTS = 20
+"""Of a group; the last has the places of all shapes that are left."""
 _TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|(?P<name>[^\W\d]\w*)|(?P<number>\d[\w.]*)|\s+"""
 )
@@ -67,10 +69,12 @@ class PlaceGroup:
     """Places of one rule that look alike."""
 
     id: str
-    """The rule and the number of the group, as `get-to-fetch/2`; groups are numbered as they are shown."""
+    """The rule and the number of the group, as `get-to-fetch/2`; a part of it is `get-to-fetch/2.1`. Numbers are as shown."""
     rule: str
     places: tuple[Place, ...]
     is_rare: bool
+    parts: "tuple[PlaceGroup, ...]" = ()
+    """The places of each shape by themselves, the most frequent first; none where all have one shape."""
 
     @property
     def edit(self) -> str:
@@ -136,10 +140,25 @@ def group_places(places: Iterable[Place], rules: Sequence[FileRule]) -> list[Pla
         divided = [[place for place in own if (place.shape in rare) is is_rare] for is_rare in (True, False)]
         shown = [(alike, alike[0].shape in rare) for alike in divided if alike]
         groups += [
-            PlaceGroup(f"{name}/{number}", name, tuple(alike), is_rare)
+            PlaceGroup(f"{name}/{number}", name, tuple(alike), is_rare, _divide(f"{name}/{number}", alike, is_rare))
             for number, (alike, is_rare) in enumerate(shown, 1)
         ]
     return groups
+
+
+def _divide(group: str, places: Sequence[Place], is_rare: bool) -> tuple[PlaceGroup, ...]:
+    """Return the parts of a group."""
+    by_shape = defaultdict[str, list[Place]](list)
+    for place in places:
+        by_shape[place.shape].append(place)
+    if len(by_shape) == 1:
+        return ()
+    ordered = sorted(by_shape.values(), key=lambda own: (-len(own), own[0].shape))
+    last = [place for own in ordered[MAX_PARTS - 1 :] for place in own]
+    ordered = [*ordered[: MAX_PARTS - 1], *([last] if last else [])]
+    return tuple(
+        PlaceGroup(f"{group}.{number}", own[0].rule, tuple(own), is_rare) for number, own in enumerate(ordered, 1)
+    )
 
 
 def _find_rare_shapes(places: Sequence[Place], rule: FileRule | None) -> set[str]:
@@ -150,17 +169,34 @@ def _find_rare_shapes(places: Sequence[Place], rule: FileRule | None) -> set[str
     return rare if sum(counts[shape] for shape in rare) <= MAX_RARE_SHARE * len(places) else set()
 
 
+def keep_accepted(groups: Iterable[PlaceGroup], accepts: Accepts) -> list[PlaceGroup]:
+    """Return the groups with the places alone that are accepted, and without those that have none."""
+    reduced = (
+        replace(
+            group,
+            places=tuple(place for place in group.places if accepts(place.rule, place.shape)),
+            parts=tuple(keep_accepted(group.parts, accepts)),
+        )
+        for group in groups
+    )
+    return [group for group in reduced if group.places]
+
+
 def reject(groups: Sequence[PlaceGroup], names: Iterable[str]) -> Accepts:
-    """Return what accepts the places of all groups but those named, by their ids or by those of their rules.
+    """Return what accepts the places of all groups but those named, by their ids, those of their rules, or of their parts.
 
     A place of another shape, that a rule finds only where one before it was held back, nobody has seen, and it is not accepted.
 
-    KeyError with the name that is no group and no rule.
+    KeyError with the name that is no group, no part of one and no rule.
     """
     rejected = set[tuple[str, str]]()
     for name in names:
         named = [
-            (place.rule, place.shape) for group in groups if name in (group.id, group.rule) for place in group.places
+            (place.rule, place.shape)
+            for group in groups
+            for part in (group, *group.parts)
+            if name in (part.id, part.rule)
+            for place in part.places
         ]
         if not named:
             raise KeyError(name)

@@ -28,7 +28,8 @@ _SCRIPT = """
 const boxes = [...document.querySelectorAll("input[data-id]")], line = document.querySelector("#command code");
 const start = line.textContent;
 const show = () => {
-  const left = boxes.filter(box => !box.checked).map(box => ` --reject ${box.dataset.id}`);
+  for (const box of boxes) if (box.dataset.of) box.disabled = !boxes.find(group => group.dataset.id === box.dataset.of).checked;
+  const left = boxes.filter(box => !box.checked && !box.disabled).map(box => ` --reject ${box.dataset.id}`);
   line.textContent = start + left.join("");
 };
 boxes.forEach(box => box.addEventListener("change", show));
@@ -48,7 +49,7 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         f"<style>{_STYLE}</style>\n<h1>{pluralize(places, 'place')} in {pluralize(files, 'file')}</h1>\n",
-        "<p>Places of a rule are one group, and those of them that look like hardly another are one of their own, which stands first. Uncheck a group to leave it out.</p>\n",
+        "<p>Places of a rule are one group, and those of them that look like hardly another are one of their own, which stands first. Uncheck a group, or those of it that look alike, to leave them out.</p>\n",
         *sections,
         f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
         f"<script>{_SCRIPT}</script>\n</html>\n",
@@ -66,18 +67,38 @@ def _section(rule: str, words: Sequence[str], groups: Sequence[PlaceGroup]) -> s
 
 
 def _group(group: PlaceGroup) -> str:
-    first, later = group.typical, [place for place in group.places[:MAX_PLACES] if place not in group.typical]
     rare = ' <span class="rare">rare</span>' if group.is_rare else ""
-    more = ""
-    if later:
-        unseen = len(group.places) - len(first) - len(later)
-        note = f"<p>{unseen} more are not on this page.</p>" if unseen else ""
-        more = f"<details><summary>the other places</summary>{''.join(map(_place, later))}{note}</details>\n"
-    return (
-        f'<h3><label><input type="checkbox" checked data-id="{escape(shlex.quote(group.id))}"> {escape(group.id)}'
-        f"</label>: {pluralize(len(group.places), 'place')} such as <code>{escape(escape_controls(group.edit))}</code>{rare}</h3>\n"
-        f"{''.join(map(_place, first))}{more}"
+    title = f"<h3>{_box(group.id)}: {_summarize(group)}{rare}</h3>\n"
+    parts = group.parts
+    if not parts:
+        return title + _list_places(group, "the other places")
+    count = MAX_PLACES // len(parts)
+    divided = "".join(
+        f"<h4>{_box(part.id, group.id)}: {_summarize(part)}</h4>\n{_list_places(part, 'the other places', count)}"
+        for part in parts
     )
+    shown = "".join(map(_place, group.typical))
+    return f"{title}{shown}<details><summary>all of them, those that look alike together</summary>{divided}</details>\n"
+
+
+def _box(id: str, group: str = "") -> str:
+    """Return the box of a group, or of a part of `group`, with its name."""
+    within = f' data-of="{escape(shlex.quote(group))}"' if group else ""
+    return f'<label><input type="checkbox" checked data-id="{escape(shlex.quote(id))}"{within}> {escape(id)}</label>'
+
+
+def _summarize(group: PlaceGroup) -> str:
+    return f"{pluralize(len(group.places), 'place')} such as <code>{escape(escape_controls(group.edit))}</code>"
+
+
+def _list_places(group: PlaceGroup, title: str, count: int = MAX_PLACES) -> str:
+    first, later = group.typical, [place for place in group.places[:count] if place not in group.typical]
+    if not later:
+        return "".join(map(_place, first))
+    unseen = len(group.places) - len(first) - len(later)
+    note = f"<p>{unseen} more are not on this page.</p>" if unseen else ""
+    shown = "".join(map(_place, later))
+    return f"{''.join(map(_place, first))}<details><summary>{title}</summary>{shown}{note}</details>\n"
 
 
 def _place(place: Place) -> str:

@@ -197,6 +197,17 @@ def test_apply_leaves_out_the_groups_that_are_rejected(folder: Path) -> None:
     )
 
 
+def test_a_group_is_split_into_places_that_look_alike(folder: Path) -> None:
+    files = {"code/a.py": "x.get(1, timeout=2)\n" * 5, "code/b.py": "x.get(f(1), timeout=2)\n" * 3}
+    put(folder, files)
+    arguments = ["--root", str(folder), "apply", "rules.yml", "code"]
+    result = run(folder, *arguments[2:], "--reject", "fetch/1.1", "--review", "page.html", "--json")
+    assert [(group["id"], group["places"]) for group in json.loads(result.stdout)["groups"]] == [("fetch/1", 3)]
+    assert 'data-id="fetch/1"' in (folder / "page.html").read_text("utf-8")
+    assert CliRunner().invoke(main, [*arguments, "--ask", "--write"], input="s\ny\nn\n").exit_code == 0
+    assert [name for name in files if (folder / name).read_text("utf-8") == files[name]] == ["code/b.py"]
+
+
 def test_a_review_names_a_rule_by_what_goes_and_comes_and_calls_rare_what_is_unlike_most(folder: Path) -> None:
     calls = [f"x.get({'f(' * depth}1{')' * depth}, timeout=2)\n" for depth in range(12)]
     put(
