@@ -430,7 +430,9 @@ def find_files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]
     """Yield the files at `paths`, each once."""
     resolved_paths = set[Path]()
     for file in (file for path in paths for file in search.files(path)):
-        if (resolved := file.path.resolve()) not in resolved_paths:
+        # below one path no file is found twice, for links are not followed
+        resolved = file.path.resolve() if len(paths) > 1 else file.path
+        if resolved not in resolved_paths:
             resolved_paths.add(resolved)
             yield file
 

@@ -62,6 +62,15 @@ def required_words(action: PatternAction | RuleAction, language: Language) -> fr
     )
 
 
+def words_within(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
+    """Return words that every match of `action` has itself; perhaps not all of them."""
+    return (
+        frozenset(_words_of_rule(action.rule, ()))
+        if isinstance(action, RuleAction)
+        else required_words(action, language)
+    )
+
+
 def written_words(action: PatternAction | RuleAction) -> frozenset[str]:
     """Return words that stand in every text that `action` wrote; none where it may write parts of words."""
     rule = rule_of(action)
@@ -82,7 +91,8 @@ def _words_of_pattern(pattern: str) -> frozenset[str]:
     return words_of(VARIABLE.sub(" ", pattern))
 
 
-def _words_of_rule(rule: Any) -> Iterator[str]:
+def _words_of_rule(rule: Any, around: Sequence[str] = ("inside", "precedes", "follows")) -> Iterator[str]:
+    """Yield the words of a rule, and of what is said of the nodes `around`."""
     if not isinstance(rule, Mapping):
         return
     for key, value in rule.items():
@@ -90,11 +100,11 @@ def _words_of_rule(rule: Any) -> Iterator[str]:
             yield from _words_of_pattern(value)
         elif key == "regex" and (word := _WHOLE_WORD.fullmatch(str(value))):
             yield word[1]
-        elif key in ("has", "inside", "precedes", "follows"):
-            yield from _words_of_rule(value)
+        elif key == "has" or key in around:
+            yield from _words_of_rule(value, around)
         elif key == "all" and isinstance(value, list):
             for inner in value:
-                yield from _words_of_rule(inner)
+                yield from _words_of_rule(inner, around)
 
 
 def _names(tree: Mapping[str, Any]) -> dict[str, str]:

@@ -180,7 +180,7 @@ class _Comparison:
         places = {text: j for j, text in enumerate(new_texts) if new_counts[text] == 1}
         anchors = [(i, places[text]) for i, text in enumerate(texts) if counts[text] == 1 and text in places]
         i = j = 0
-        for anchor in [*_ascending(anchors), (len(old), len(new))]:
+        for anchor in [*pick_ascending(anchors), (len(old), len(new))]:
             if 0 < (anchor[0] - i) * (anchor[1] - j) <= _MAX_ALIGNED_PAIRS:
                 yield from ((i + a, j + b) for a, b in self._heaviest(old[i : anchor[0]], new[j : anchor[1]]))
             if anchor[0] < len(old):
@@ -226,7 +226,7 @@ class _Comparison:
         return dice * min(left.total(), right.total(), _MAX_WEIGHT) if dice >= _LEAST_SIMILARITY else 0.0
 
 
-def _ascending(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def pick_ascending(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest subsequence of `pairs`, ascending on the left, that ascends on the right as well."""
     ends: list[int] = []
     before: dict[tuple[int, int], tuple[int, int] | None] = {}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from functools import cache
 from itertools import repeat
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from graftline.codemod.cost import is_general
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
 from graftline.codemod.learn import extract_example
+from graftline.codemod.line_changes import list_changed_lines
 from graftline.codemod.migration.generalize import Ask, Demonstration, ProposedRule, generalize
 from graftline.codemod.migration.imports import list_import_lines
 from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
@@ -24,6 +25,8 @@ from graftline.sandbox.base import Sandbox, ensure_decided
 IMPORTS = "imports"
 """What places belong to that follow from those of rules."""
 _LINE_ENDS = re.compile(r"(?<=\n)")
+_NO_IMPORT = re.compile(r"""[^'"`#/]*?(?:[^\s\w$.,;(){}*\\'"`#/]|\.(?!import\b)\w+\()""")
+"""What no line of an import has before its strings and comments; the others are looked up in the tree."""
 _REQUIRE = re.compile(r"\brequire\(")
 _WHOLE_IMPORT = re.compile(
     r"\s*(?:(?:import|from)\b[^({]*|import\s*(?:type\s*)?\{[^}]*\}[^({]*|[^\n]*\brequire\([^()]*\)[^(]*)$"
@@ -93,18 +96,24 @@ def rewrite_accepted(
     """Return `file` with the changed lines of `text`, which `rules` made of it, that are accepted."""
     # not at form feeds and their like, which belong to a line
     old, new = (_LINE_ENDS.split(side) for side in (file.text, text))
-    imports = [list_import_lines(side, file.language) for side in (file.text, text)]
+    sides = file.text, text
+
+    @cache
+    def list_imports(side: int) -> frozenset[int]:
+        return list_import_lines(sides[side], file.language)
+
     pieces, places, has_edits, has_rejected = list[str](), list[Place](), False, False
     held_back: list[tuple[int, str]] = []
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    position = 0
+    for start, end, new_start, new_end in list_changed_lines(old, new):
         before, after = "".join(old[start:end]), "".join(new[new_start:new_end])
-        if tag == "equal":
-            pieces.append(before)
-            continue
+        pieces.append("".join(old[position:start]))
+        position = end
         numbered = [*zip(repeat(0), range(start, end), old[start:end])]
         numbered += zip(repeat(1), range(new_start, new_end), new[new_start:new_end])
         is_import = all(
-            number in imports[side] or not line.strip() or _REQUIRE.search(line) for side, number, line in numbered
+            not line.strip() or _REQUIRE.search(line) or (not _NO_IMPORT.match(line) and number in list_imports(side))
+            for side, number, line in numbered
         )
         rule = None if is_import else _find_rule(before, after, file.language, rules)
         kind, words = (rule.id, list_words(rule.action)) if rule else (IMPORTS, frozenset[str]())
@@ -119,6 +128,7 @@ def rewrite_accepted(
             held_back.append((len(pieces), before + after if is_whole else before))
         pieces.append(after if is_accepted else before)
         places += [place] if is_accepted else []
+    pieces.append("".join(old[position:]))
     if has_edits and all(place.rule == IMPORTS for place in places):
         return RewrittenFile(file, file.text)  # imports follow edits
     for number, piece in held_back if has_rejected else ():

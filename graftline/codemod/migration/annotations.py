@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 
-from graftline.astgrep.binding import Node, Tree, outline
+from graftline.astgrep.binding import SgNode, find_all, outline
+from graftline.codemod.line_changes import list_changed_lines
 from graftline.core.errors import DataError
 
 _NEAR_STRING = re.compile(r"""["']\s*\||\|\s*["']""")
@@ -23,12 +23,11 @@ def quote_annotations(before: str, after: str) -> tuple[str, int]:
     if not _NEAR_STRING.search(after):
         return after, 0
     try:
-        old, new = outline(before, "python"), outline(after, "python")
-        former = {old.of(node) for node in _list_unions(old)}
-        edits = {(node.start, node.end): _quote(new.of(node), node) for node in _list_unions(new)}
+        former = {node.text() for node in _list_unions(before)}
+        unions = {_span_of(node): node for node in _list_unions(after)}
     except DataError:
         return after, 0
-    edits = {span: text for span, text in edits.items() if after[slice(*span)] not in former}
+    edits = {span: _quote(node) for span, node in unions.items() if node.text() not in former}
     restored = {
         span: text
         for span, text in _list_hunks(before, after)
@@ -44,22 +43,28 @@ def quote_annotations(before: str, after: str) -> tuple[str, int]:
     return after, len(restored)
 
 
-def _list_unions(tree: Tree) -> Iterator[Node]:
+def _list_unions(text: str) -> Iterator[SgNode]:
     """Yield what has a string beside `|`: the whole annotation, or else the union."""
-    for node in tree.root.walk():
-        kinds = [child.kind for child in node.children]
-        if node.kind == "binary_operator" and "|" in kinds and "string" in kinds:
-            outer, chosen = node, node
-            while outer.parent is not None and outer.kind in _OF_TYPES:
-                chosen = outer if outer.kind == "type" else chosen
-                outer = outer.parent
+    for node in find_all(outline(text, "python").root, {"kind": "binary_operator", "has": {"kind": "string"}}):
+        if any(child.kind() == "|" for child in node.children()):
+            outer: SgNode | None = node
+            chosen = node
+            while outer is not None and outer.kind() in _OF_TYPES:
+                chosen = outer if outer.kind() == "type" else chosen
+                outer = outer.parent()
             yield chosen
 
 
-def _quote(text: str, node: Node) -> str:
+def _span_of(node: SgNode) -> tuple[int, int]:
+    span = node.range()
+    return span.start.index, span.end.index
+
+
+def _quote(node: SgNode) -> str:
     """Return an annotation as one string; empty where that would say something else."""
+    text = node.text()
     bare, quote = _NAME.sub(r"\2", text), re.search("[\"']", text)
-    return f"{quote[0]}{bare}{quote[0]}" if quote and node.kind == "type" and not _VALUES.search(bare) else ""
+    return f"{quote[0]}{bare}{quote[0]}" if quote and node.kind() == "type" and not _VALUES.search(bare) else ""
 
 
 def _list_hunks(before: str, after: str) -> Iterator[tuple[tuple[int, int], str]]:
@@ -68,6 +73,5 @@ def _list_hunks(before: str, after: str) -> Iterator[tuple[tuple[int, int], str]
     starts = [0]
     for line in new:
         starts.append(starts[-1] + len(line))
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield (starts[new_start], starts[new_end]), "".join(old[start:end])
+    for start, end, new_start, new_end in list_changed_lines(old, new):
+        yield (starts[new_start], starts[new_end]), "".join(old[start:end])

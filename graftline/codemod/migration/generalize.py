@@ -23,7 +23,7 @@ from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.judge import judge
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
-from graftline.codemod.migration.imports import follow_imports, is_defined, learn_sources
+from graftline.codemod.migration.imports import Source, Sources, follow_imports, is_defined
 from graftline.codemod.migration.layout import lay_out, realign, styles_of
 from graftline.codemod.migration.options import (
     KEYWORD_WORDS,
@@ -34,7 +34,7 @@ from graftline.codemod.migration.options import (
     read_renaming,
     rename_everywhere,
 )
-from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, parses
+from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, has_word, parses
 from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
 from graftline.codemod.migration.traits import traits_of
 from graftline.codemod.source_files import VENDORED
@@ -259,12 +259,16 @@ def _follow_imports(
     renamed = dict(option.renamed for option in options if option.renamed is not None)
     texts = [(text, repository.languages[path]) for path, text in repository.texts.items()]
     edited = [(repository.texts[path], repository.languages[path]) for path in shown if path in repository.texts]
-    sources = {**learn_sources(texts, written), **learn_sources(edited, written)}
+    of_repository, of_edit = Sources(texts), Sources(edited)
+
+    def find_source(name: str) -> Source | None:
+        return (of_edit.find(name) or of_repository.find(name)) if name in written else None
+
     lacking: set[str] = set()
     for path, text in list(repository.texts.items()):
         before = shown.get(path, originals[path])
         if text != before:
-            new, missing = follow_imports(before, text, path, repository.languages[path], sources, renamed)
+            new, missing = follow_imports(before, text, path, repository.languages[path], find_source, renamed)
             repository.texts[path] = new
             lacking |= missing & written
     return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
@@ -283,7 +287,7 @@ def _list_old_definitions(repository: Repository, options: Sequence[Option]) -> 
     """Return, as sentences, the names that rules write and that the repository defines by their old names alone."""
     old_names = []
     for old, new in dict(option.renamed for option in options if option.renamed is not None).items():
-        texts = [text for path, text in repository.texts.items() if {old, new} & repository.words(path)]
+        texts = [text for path, text in repository.texts.items() if any(has_word(name, text) for name in (old, new))]
         if any(is_defined(old, text) for text in texts) and not any(is_defined(new, text) for text in texts):
             old_names.append(f"{new}: its definition is called {old} as before; rename it as well")
     return old_names

@@ -9,7 +9,8 @@ import builtins
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from graftline.astgrep.binding import Language, Node, Tree, find_all, outline
@@ -24,6 +25,7 @@ IMPORT_KINDS: Mapping[Language, tuple[str, ...]] = {
     "java": ("import_declaration",),
 }
 """Of other languages it is `import_statement`."""
+_FUTURE: Mapping[Language, tuple[str, ...]] = {"python": ("future_import_statement",)}
 _NEVER_IMPORTED = re.compile(r"[()\[\]'\"|+&]")
 _ROOT_WORD = re.compile(r"(?<![\w.$])[^\W\d][\w$]*")
 _JAVA = re.compile(r"import\s+(static\s+)?([\w.]+)\.(\w+|\*)\s*;")
@@ -68,15 +70,17 @@ def is_importable(text: str, language: Language) -> bool:
 
 def list_import_lines(text: str, language: Language) -> frozenset[int]:
     """Return the lines, from 0, of the import statements of a file; none where it cannot be parsed."""
+    kinds = (*IMPORT_KINDS.get(language, ("import_statement",)), *_FUTURE.get(language, ()))
     try:
-        nodes = [node for node in outline(text, language).root.walk() if node.kind in IMPORT_STATEMENTS]
+        nodes = find_all(outline(text, language).root, {"any": [{"kind": kind} for kind in kinds]})
     except DataError:
         return frozenset()
-    return frozenset(
-        line
-        for node in nodes
-        for line in range(text.count("\n", 0, node.start), text.count("\n", 0, max(node.start, node.end - 1)) + 1)
-    )
+    lines = set[int]()
+    for node in nodes:
+        span = node.range()
+        # a line end behind it may be a part of a statement
+        lines |= {*range(span.start.line, span.end.line + (span.end.column > 0 or span.start.line == span.end.line))}
+    return frozenset(lines)
 
 
 def follow_imports(
@@ -84,12 +88,12 @@ def follow_imports(
     after: str,
     path: str,
     language: Language,
-    sources: Mapping[str, Source],
+    find_source: Callable[[str], Source | None],
     renamed: Mapping[str, str],
 ) -> tuple[str, frozenset[str]]:
     """Return `after` with the imports that it needs and without those that it needs no longer, and names it lacks.
 
-    `sources` says where names come from; `renamed` which names rules put in the place of others.
+    `find_source` says where a name comes from; `renamed` which names rules put in the place of others.
     """
     try:
         statements, old_statements = read_imports(after, language), read_imports(before, language)
@@ -104,14 +108,11 @@ def follow_imports(
     named = {name for s in statements for name, source in s.names.items() if source.name.split(" ")[-1] == name}
     for old, new in renamed.items():
         # what is imported whole is another module, not another of its names
-        if old in unused & named and new in missing and new not in sources:
+        if old in unused & named and new in missing and find_source(new) is None:
             swaps[old] = new
-    added = {
-        name: sources[name]
-        for name in missing
-        if name in sources and _is_reachable(sources[name], after, path, language)
-    }
-    unknown = [name for name in missing if name not in sources and name not in swaps.values()]
+    from_others = {name: source for name in missing if (source := find_source(name)) is not None}
+    added = {name: source for name, source in from_others.items() if _is_reachable(source, after, path, language)}
+    unknown = [name for name in missing if name not in from_others and name not in swaps.values()]
     lacking = frozenset(name for name in unknown if _is_code(name, after, language))
     if not unused and not added and not swaps:
         return after, lacking
@@ -142,26 +143,29 @@ def read_imports(text: str, language: Language) -> list[Statement]:
     return statements
 
 
-def learn_sources(texts: Iterable[tuple[str, Language]], names: frozenset[str]) -> dict[str, Source]:
-    """Return where `names` come from in most of `texts`; those that come from several places alike are left out."""
-    counts: dict[str, Counter[Source]] = {name: Counter() for name in names}
-    for text, language in texts:
-        if not any(name in text for name in names):
-            continue
-        try:
-            statements = read_imports(text, language)
-        except DataError:
-            continue
-        for statement in statements:
-            for name, source in statement.names.items():
-                if name in names:
-                    counts[name][source] += 1
-    sources: dict[str, Source] = {}
-    for name, counter in counts.items():
-        ranked = counter.most_common(2)
-        if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):
-            sources[name] = ranked[0][0]
-    return sources
+class Sources:
+    """Where names come from in most of some texts; each is looked up when it is first asked for, and never most of them."""
+
+    def __init__(self, texts: Sequence[tuple[str, Language]]) -> None:
+        self._texts = texts
+        self._by_name: dict[str, Source | None] = {}
+
+    def find(self, name: str) -> Source | None:
+        """Return where `name` comes from; None where no text tells, or several places are told alike often."""
+        if name not in self._by_name:
+            counts = Counter(source for text, language in self._texts for source in _list_sources(name, text, language))
+            ranked = counts.most_common(2)
+            is_clear = len(ranked) == 1 or (len(ranked) == 2 and ranked[0][1] > ranked[1][1])
+            self._by_name[name] = ranked[0][0] if is_clear else None
+        return self._by_name[name]
+
+
+def _list_sources(name: str, text: str, language: Language) -> Iterator[Source]:
+    if name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+        with suppress(DataError):
+            for statement in read_imports(text, language):
+                if name in statement.names:
+                    yield statement.names[name]
 
 
 def _names_of(tree: Tree, node: Node, text: str, language: Language) -> Iterator[tuple[str, Source]]:

@@ -9,10 +9,9 @@ backslashes or strings over several lines is left alone.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from graftline.astgrep.binding import Language, Node, Tree, outline
-from graftline.codemod.diff import common_ends
+from graftline.codemod.line_changes import list_changed_lines
 from graftline.core.errors import DataError
 
 _WIDTHS = (79, 80, 88, 95, 100, 120)
@@ -64,7 +63,7 @@ def lay_out(before: str, after: str, style: Style) -> str:
 def realign(before: str, after: str) -> str:
     """Return `after` with lines moved that hang from a bracket which edits on its line have moved."""
     old_lines, new_lines = before.split("\n"), after.split("\n")
-    for start, end, new_start, new_end in _changed_regions(old_lines, new_lines):
+    for start, end, new_start, new_end in list_changed_lines(old_lines, new_lines):
         for number in range(end - start if end - start == new_end - new_start else 0):
             old_column, column = _hanging(old_lines[start + number]), _hanging(new_lines[new_start + number])
             if old_column is None or column is None or old_column == column:
@@ -169,18 +168,9 @@ def _edits(
         yield (node.start, node.start + len(text)), laid_out
 
 
-def _changed_regions(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    front, back = common_ends(old, new)
-    middle, new_middle = old[front : len(old) - back], new[front : len(new) - back]
-    matcher = SequenceMatcher(None, middle, new_middle, autojunk=len(middle) > 3_000)
-    for tag, i, j, k, m in matcher.get_opcodes():
-        if tag != "equal":
-            yield front + i, front + j, front + k, front + m
-
-
 def _changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield changed regions, line by line where as many lines stand on both sides."""
-    for i, j, k, m in _changed_regions(old, new):
+    for i, j, k, m in list_changed_lines(old, new):
         if j - i == m - k:
             yield from ((i + n, i + n + 1, k + n, k + n + 1) for n in range(j - i))
         else:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language, is_safe, outline, parse
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.canonical import words_of
+from graftline.codemod.canonical import words_of, words_within
 from graftline.codemod.diff import common_ends
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.grammar import KEYWORDS
@@ -30,7 +30,8 @@ from graftline.sandbox.base import (
     replace_matches,
 )
 
-_BATCH_FILES = 64
+_BATCH_FILES, _MANY_FILES = 64, 512
+_IN_WORD = re.compile(r"\w")
 _CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
 _MAX_DEPTH = 8
 """So deep places may lie within each other."""
@@ -69,6 +70,10 @@ class _Written(NamedTuple):
     end: int
     old: str
 
+    def has(self, words: frozenset[str], text: str) -> bool:
+        """Return whether what is written there has all of `words`."""
+        return all(has_word(word, text[self.start : self.end]) for word in words)
+
     def holds(self, match: Match, text: str) -> bool:
         """Return whether a match was a part of the old text already: what the rule itself wrote is not changed again."""
         matched = text[match.start : match.end]
@@ -84,7 +89,6 @@ class Repository:
     sandbox: Sandbox
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     """Why places, by path and line from 1, stay though a rule matches them."""
-    _words: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Leave out what is not parsed."""
@@ -93,13 +97,13 @@ class Repository:
     def find_places(self, options: Sequence[Option], language: Language) -> list[OptionPlaces]:
         """Return the places that each of `options` would change in the files of a language."""
         places: list[set[Place]] = [set() for _ in options]
+        words = frozenset[str]().union(*(option.words for option in options))
         batch: list[tuple[str, list[int]]] = []
-        for path in self.texts:
-            if self.languages[path] == language:
-                present = self.words(path)
-                numbers = [number for number, option in enumerate(options) if option.words <= present]
-                if numbers:
-                    batch.append((path, numbers))
+        shared = frozenset.intersection(*(option.words for option in options)) if options else frozenset[str]()
+        for path in self._list_paths(shared, language):
+            present = shared | {word for word in words - shared if has_word(word, self.texts[path])}
+            if numbers := [number for number, option in enumerate(options) if option.words <= present]:
+                batch.append((path, numbers))
         for first in range(0, len(batch), _BATCH_FILES):
             part = batch[first : first + _BATCH_FILES]
             actions = [[action for number in numbers for action in options[number].actions] for _, numbers in part]
@@ -155,20 +159,30 @@ class Repository:
         broken: frozenset[Place] = frozenset(),
     ) -> int:
         """Change all files as `option` says but for places that are refused or broken; return how many files that were."""
-        paths = [path for path in self.texts if self.languages[path] == language and option.words <= self.words(path)]
+        paths = self._list_paths(option.words, language)
         before = {path: self.texts[path] for path in paths}
         partial = {place.path for place in refused | broken}
         for action in option.actions:
             written = self._apply_actions([action], dict.fromkeys(path for path in paths if path not in partial))
             # a place that lies within another one is seen when that is made
+            own = words_within(action, language)
             for _ in range(_MAX_DEPTH):
+                nested = {path: [s for s in spans if s.has(own, self.texts[path])] for path, spans in written.items()}
+                written = {path: spans for path, spans in nested.items() if spans}
                 written = self._apply_actions([action], written) if written else {}
         # where a place stays, all rules see the same text, for it is what says where that is
         self._apply_actions(option.actions, dict.fromkeys(path for path in paths if path in partial), refused, broken)
-        changed = [path for path in paths if self.texts[path] != before[path]]
-        for path in changed:
-            self._words.pop(path, None)
-        return len(changed)
+        return sum(self.texts[path] != before[path] for path in paths)
+
+    def _list_paths(self, words: frozenset[str], language: Language) -> list[str]:
+        """Return the files of a language that have all of `words`."""
+        # of a long word there is less, and other files are left sooner
+        ordered = sorted(words, key=lambda word: (-len(word), word))
+        return [
+            path
+            for path, text in self.texts.items()
+            if self.languages[path] == language and all(has_word(word, text) for word in ordered)
+        ]
 
     def _apply_actions(
         self,
@@ -179,8 +193,8 @@ class Repository:
     ) -> dict[str, Sequence[_Written]]:
         """Change files, of some only what lies within what was written before; return what is written, by file."""
         written, paths = dict[str, Sequence[_Written]](), [*within]
-        for first in range(0, len(paths), _BATCH_FILES):
-            part = paths[first : first + _BATCH_FILES]
+        for first in range(0, len(paths), _MANY_FILES):
+            part = paths[first : first + _MANY_FILES]
             requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in part]
             for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
                 if spans := self._rewrite(path, results, actions, refused, broken, within[path]):
@@ -232,11 +246,15 @@ class Repository:
         # where blank lines were taken out as well, nothing is where it was
         return spans if self.texts[path] == result.after else []
 
-    def words(self, path: str) -> frozenset[str]:
-        """Return the words of a file."""
-        if path not in self._words:
-            self._words[path] = words_of(self.texts[path])
-        return self._words[path]
+
+def has_word(word: str, text: str) -> bool:
+    """Return whether `words_of(text)` has `word`; much sooner than all of them are read."""
+    end = 0
+    while (start := text.find(word, end)) >= 0:
+        end = start + len(word)
+        if not _IN_WORD.match(text[start - 1 : start]) and not _IN_WORD.match(text[end : end + 1]):
+            return True
+    return False
 
 
 def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox: Sandbox) -> str:
@@ -289,7 +307,9 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
     """Return whether a match stands in the function that is to be called in its place, which would call itself for ever."""
     # a method is not the function of the same name
     names = {*_CALLED.findall(match.replacement)} - {*_CALLED.findall(text[match.start : match.end])}
-    called = [name for _, name in names if re.search(rf"\b(?:def|function)\s+{re.escape(name)}\b", text[: match.start])]
+    # few names stand there at all
+    names = {name for _, name in names if text.find(name, 0, match.start) >= 0}
+    called = [name for name in names if re.search(rf"\b(?:def|function)\s+{re.escape(name)}\b", text[: match.start])]
     if not called:
         return False
     node = outline(text, language).root

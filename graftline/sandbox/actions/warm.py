@@ -44,7 +44,8 @@ from graftline.sandbox.base import (
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.inside import warm_worker
 
-_BATCH_ACTIONS = 64
+_BATCH_ACTIONS, _MAX_BATCH_ACTIONS = 64, 256
+"""Where there are many actions, a child has more of them: to start one takes as long as some actions."""
 _BATCH_CHARACTERS = 4 << 20
 _HELLO_BYTES, _START_S = 1 << 16, 60.0
 _ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"}
@@ -93,7 +94,9 @@ class WarmSandbox(Sandbox):
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         # the binding takes time in the square of a line's length, and no half surrogate pairs
         are_safe = [is_safe(request.source) for request in requests]
-        batches = _batches([request for request, safe in zip(requests, are_safe, strict=True) if safe])
+        actions = sum(len(request.actions) for request in requests)
+        most = min(max(_BATCH_ACTIONS, actions // (2 * len(self._workers))), _MAX_BATCH_ACTIONS)
+        batches = _batches([request for request, safe in zip(requests, are_safe, strict=True) if safe], most)
         answers = chain.from_iterable(self._answers(batches))
         return [
             [self._result(request, action, next(answers)) for action in request.actions]
@@ -136,14 +139,14 @@ class WarmSandbox(Sandbox):
                 return SandboxResult(Verdict(verdict), None, self.isolation, error=answer.error, usage=usage)
 
 
-def _batches(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return the requests in parts that are worth a child each; one that is large is divided."""
+def _batches(requests: Sequence[Request], most: int) -> list[list[Request]]:
+    """Return the requests in parts that are worth a child each, of at most `most` actions; one that is large is divided."""
     batches: list[list[Request]] = []
     actions = characters = 0
     for request in requests:
-        for start in range(0, len(request.actions), _BATCH_ACTIONS):
-            part = request.actions[start : start + _BATCH_ACTIONS]
-            if not batches or actions + len(part) > _BATCH_ACTIONS or characters > _BATCH_CHARACTERS:
+        for start in range(0, len(request.actions), most):
+            part = request.actions[start : start + most]
+            if not batches or actions + len(part) > most or characters > _BATCH_CHARACTERS:
                 batches.append([])
                 actions = characters = 0
             batches[-1].append(Request(request.source, request.language, part))
