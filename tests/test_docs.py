@@ -50,8 +50,8 @@ from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, models_i
 from tests.security.hostile.counter_cases import COUNTER_CASES
 from tests.security.hostile.suite import JAIL_CASES, SANDBOX_CASES
 
-# those need a backend or a service: tests/unit/training/test_train.py, tests/test_docs_harbor.py
-OF_SERVICES = ("docs/training.md", "docs/harbor.md")
+# those need a backend or a service: tests/unit/training/test_train.py, tests/test_docs_harbor.py, tests/test_docs_mcp.py
+OF_SERVICES = ("docs/training.md", "docs/harbor.md", "docs/mcp.md")
 PYTHON = [fence for fence in fences() if fence.language == "python" and fence.page not in OF_SERVICES]
 LINES = [line for fence in fences() if fence.language in ("console", "bash") for line in fence.body.splitlines()]
 RULES = [fence for fence in fences() if fence.page in ("docs/rules.md", "docs/one-edit.md")]

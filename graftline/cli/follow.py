@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graftline.cli.options import json_option, print_json, print_lines, style_diff
-from graftline.cli.rules import (
-    choose_rejected,
-    find_files,
-    find_rejected,
-    open_rule_sandbox,
-    open_search,
-    read_changes,
-    write_results,
-    write_review,
-)
+from graftline.cli.rules import choose_rejected, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
 from graftline.core.errors import DataError
 
@@ -26,13 +17,10 @@ if TYPE_CHECKING:
     from graftline.codemod.follow import FollowedEdit
     from graftline.codemod.history import FileChange
     from graftline.codemod.migration.generalize import Question
-    from graftline.codemod.review import PlaceGroup
 
 _PATH = click.Path(path_type=Path)
 _LINES_AROUND = 2
 _ANSWERS = {"y": True, "n": False, "d": None}
-_UNSURE = 0.3
-"""Confidence below which nothing is written unless somebody was asked, or does not want to be."""
 _ADVICE_ON_CONTRADICTIONS = "show one of them at a time, or answer questions"
 _ADVICE = "other rules make this edit, too; answer questions, or edit one more place"
 
@@ -71,13 +59,12 @@ def follow(
     The edit becomes rules, the rules are tried on all files of FOLDER, and where it is not clear what you mean, you are
     asked. Imports and layout follow. Without --write, nothing is changed."""
     from graftline.codemod.explain import explain, summarize
-    from graftline.codemod.follow import IMPORTS, follow_edit, rewrite_accepted
-    from graftline.codemod.review import group_places, keep_accepted
-    from graftline.codemod.source_files import describe_skipped
+    from graftline.codemod.follow import IMPORTS
+    from graftline.codemod.writes import default_journals, write_files
+    from graftline.repository import follow, is_unsure, read_changes
 
     changes = read_changes(folder, commit)
-    search = open_search({change.language for change in changes}, [folder])
-    files = list(find_files(search, [folder]))
+
     if answers is not None and set(answers) - _ANSWERS.keys():
         raise click.UsageError(
             f"--answers {answers!r}: expected a letter for each, y for yes, n for no, d for do not know"
@@ -96,29 +83,25 @@ def follow(
         return _ANSWERS[letters[-1]]
 
     with open_rule_sandbox(root) as sandbox, _open_answers(root, model, instruction, changes) as ask_model:
-        followed = follow_edit(changes, files, folder, sandbox, answer if questions else None, instruction, questions)
-    results = followed.files
-    groups = group_places((place for result in results for place in result.places), followed.rules)
-    if reject := choose_rejected(groups, reject, ask, is_error=as_json):
-        accepts = find_rejected(groups, reject)
-        groups = keep_accepted(groups, accepts)
-        results = tuple(rewrite_accepted(result.file, result.text, followed.rules, accepts) for result in results)
-        results = tuple(result for result in results if result.places)
+        followed, result = follow(
+            folder, changes, sandbox, answer if questions else None, instruction, questions,
+            lambda groups: choose_rejected(groups, reject, ask, is_error=as_json),
+        )  # fmt: skip
     if review is not None:
         words = {rule.id: [summarize(rule.action), *explain(rule.action)] for rule in followed.rules}
         words[IMPORTS] = ["what follows from the others"]
         command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
-        write_review(review, groups, words, command, reject)
+        write_review(review, result.groups, words, command, result.rejected)
     if write and followed.contradictions and not (ask or letters):
         raise DataError(
             f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
         )
-    if write and _is_unsure(followed) and not (ask or has_chosen or letters):
+    if write and is_unsure(followed) and not (ask or has_chosen or letters):
         raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
     if write:
-        write_results(results)
+        write_files(result.writes, default_journals())
     if out is not None and followed.rules:
         write_rules(followed.rules, out)
     if as_json:
@@ -127,11 +110,11 @@ def follow(
             "undone": followed.undone,
             "contradictions": followed.contradictions,
         }
-        values |= {"questions": followed.questions, "skipped": describe_skipped(search.skipped), "written": write}
-        print_json({**values, **rewritten_as_json(results, groups)})
+        values |= {"questions": followed.questions, "skipped": result.skipped, "written": write}
+        print_json({**values, **rewritten_as_json(result.files, result.groups)})
     else:
-        _print_followed(followed, groups)
-        print_rewritten(results, groups, describe_skipped(search.skipped), write, as_json=False)
+        _print_followed(followed)
+        print_rewritten(result.files, result.groups, result.skipped, write, as_json=False)
     if not followed.rules:
         raise click.exceptions.Exit(1)
 
@@ -186,16 +169,13 @@ def _open_answers(
         yield ask_model
 
 
-def _is_unsure(followed: "FollowedEdit") -> bool:
-    return any(rule.facts["confidence"] < _UNSURE for rule in followed.rules)
-
-
-def _print_followed(followed: "FollowedEdit", groups: "Sequence[PlaceGroup]") -> None:
+def _print_followed(followed: "FollowedEdit") -> None:
     from graftline.codemod.explain import summarize
+    from graftline.repository import is_unsure
 
     for rule in followed.rules:
         click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
-    if _is_unsure(followed):
+    if is_unsure(followed):
         click.echo(f"unsure: {_ADVICE}", err=True)
     for sentence in followed.contradictions:
         click.echo(f"contradictory: {sentence}; {_ADVICE_ON_CONTRADICTIONS}", err=True)

@@ -33,7 +33,7 @@ _GROUPS = {
 }
 """Groups of commands: the module that has them, and their help."""
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Rules from examples": ("follow", "learn", "apply", "undo", "test", "explain", "mine"),
+    "Rules from examples": ("follow", "learn", "apply", "undo", "test", "explain", "mine", "mcp"),
     "From datasets to adapters": ("run", "status", "data", "train", "eval"),
     "Models, prompts and environments": ("model", "tinker", "prompt", "env", "worker"),
     "This installation": ("doctor", "config", "check", "sandbox", "state"),
@@ -47,6 +47,7 @@ _EXTRAS = {
     **dict.fromkeys(("cyclonedx", "packageurl"), "bom"),
     "daytona": "daytona",
     "gepa": "optimization",
+    **dict.fromkeys(("mcp", "mcp_types"), "mcp"),
     "redis": "redis",
     **dict.fromkeys(("google", "peft", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
@@ -91,7 +92,7 @@ class _Main(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _GROUPS:
             return _LazyGroup(cmd_name, help=_GROUPS[cmd_name][1])
-        module = "follow" if cmd_name == "follow" else "rules" if cmd_name in _RULES else "pipeline"
+        module = cmd_name if cmd_name in ("follow", "mcp") else "rules" if cmd_name in _RULES else "pipeline"
         return _load_commands(module).get(cmd_name)
 
     def resolve_command(

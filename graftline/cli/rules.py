@@ -5,7 +5,7 @@ makes a rule file.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,16 +23,16 @@ from graftline.cli.options import (
     print_lines,
     print_table,
 )
-from graftline.cli.rules_printing import ask_for_groups, format_metadata, print_learned, print_mined, print_rewritten
+from graftline.cli.rules_printing import ask_for_groups, print_learned, print_mined, print_rewritten
 from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
     from graftline.codemod.history import FileChange
     from graftline.codemod.mine import CollectedPairs, MinedRules
-    from graftline.codemod.review import Accepts, PlaceGroup
+    from graftline.codemod.review import PlaceGroup
     from graftline.codemod.rule_file import FileRule
-    from graftline.codemod.source_files import FileMatches, RewrittenFile, Search, SourceFile
+    from graftline.codemod.source_files import FileMatches, SourceFile
     from graftline.sandbox import Sandbox, SandboxSettings
 
 _ALL_LANGUAGES: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
@@ -77,24 +77,23 @@ def learn(
 
     With --from-diff or --from-commit, the examples are changed files of the git repository at BEFORE, or here."""
     from graftline.codemod.learn import learn_rules
-    from graftline.codemod.source_files import SourceFile
+    from graftline.repository import as_examples, read_changes, read_pairs, read_unchanged
 
     examples: list[tuple[SourceFile, SourceFile]] = []
     if from_diff or from_commit is not None:
         if after is not None or (from_diff and from_commit is not None):
             raise click.UsageError("give one of --from-diff and --from-commit, and at most one folder")
-        for change in read_changes(before or Path(), from_commit, language):
-            texts = change.before, change.after
-            old, new = (SourceFile(Path(change.path), change.language, text) for text in texts)
-            examples.append((old, new))
+        examples += as_examples(read_changes(before or Path(), from_commit, language))
     elif before is not None and after is not None:
         pairs = ((before, after), *pairs)
     elif before is not None or after is not None or not pairs:
         raise click.UsageError("give a file before and the same file after, or --pair, --from-diff, --from-commit")
-    examples += [example for pair in pairs for example in _read_pair(*pair, language)]
+    examples += [example for pair in pairs for example in read_pairs(*pair, language)]
     if not examples:
         raise DataError("examples: the folders have no file of one name that differs; expected a change")
-    unchanged = [source for path in keep for source in _read_kept(path, language or examples[0][0].language, language)]
+    unchanged = [
+        source for path in keep for source in read_unchanged(path, language or examples[0][0].language, language)
+    ]
     with open_rule_sandbox(root) as sandbox:
         learned = learn_rules(examples, unchanged, sandbox)
         matches, skipped = _match(check, learned.rules, sandbox) if check else ([], None)
@@ -118,26 +117,20 @@ def apply(
 ) -> None:  # fmt: skip
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
     from graftline.codemod.explain import explain, summarize
-    from graftline.codemod.review import group_places, keep_accepted
-    from graftline.codemod.source_files import describe_skipped, rewrite_files
+    from graftline.codemod.writes import default_journals, write_files
+    from graftline.repository import read_rule_file, rewrite
 
-    rules = _read_rules(rule_file)
-    search = open_search((rule.language for rule in rules), paths)
+    rules = read_rule_file(rule_file)
     words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
     with open_rule_sandbox(root) as sandbox:
-        results = list(rewrite_files(find_files(search, paths), rules, sandbox))
-        groups = group_places((place for result in results for place in result.places), rules)
-        if reject := choose_rejected(groups, reject, ask, is_error=as_json):
-            accepts = find_rejected(groups, reject)
-            results = list(rewrite_files([result.file for result in results], rules, sandbox, accepts))
-            groups = keep_accepted(groups, accepts)
+        result = rewrite(rules, paths, sandbox, lambda groups: choose_rejected(groups, reject, ask, is_error=as_json))
     if review is not None:
         command = ["graftline", "apply", str(rule_file), *map(str, paths)]
-        write_review(review, groups, words, command, reject)
+        write_review(review, result.groups, words, command, result.rejected)
     if write:
-        write_results(results)
-    print_rewritten(results, groups, describe_skipped(search.skipped), write, as_json)
-    if any(result.fault for result in results):
+        write_files(result.writes, default_journals())
+    print_rewritten(result.files, result.groups, result.skipped, write, as_json)
+    if any(file.fault for file in result.files):
         raise click.exceptions.Exit(1)
 
 
@@ -165,10 +158,11 @@ def undo(path: Path, as_json: bool) -> None:
 @json_option
 def explain(rule_file: Path, as_json: bool) -> None:
     """Say in words what every rule of RULE_FILE matches, what its variables stand for, and what it writes."""
-    from graftline.codemod.explain import explain, summarize
+    from graftline.codemod.explain import explain, format_metadata, summarize
     from graftline.core.text_diff import escape_controls
+    from graftline.repository import read_rule_file
 
-    rules = _read_rules(rule_file)
+    rules = read_rule_file(rule_file)
     if as_json:
         rows = [
             {"id": rule.id, "language": rule.language, "summary": summarize(rule.action), "lines": explain(rule.action)}
@@ -191,8 +185,9 @@ def explain(rule_file: Path, as_json: bool) -> None:
 def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool) -> None:
     """Try the examples that the rules of RULE_FILE are written with, in the jail. Fails unless all pass."""
     from graftline.codemod.learn import check_examples
+    from graftline.repository import read_rule_file
 
-    rules = _read_rules(rule_file)
+    rules = read_rule_file(rule_file)
     with open_rule_sandbox(root) as sandbox:
         outcomes = [outcome for rule in rules for outcome in check_examples(rule, sandbox)]
     if export is not None:
@@ -295,45 +290,10 @@ def _load_settings(root: Path | None) -> "SandboxSettings":
 @contextmanager
 def open_rule_sandbox(root: Path | None) -> "Iterator[Sandbox]":
     """Open the jail of the root, on all cores; with the settings of the library where there is none."""
-    from graftline.core.processes import default_workers
-    from graftline.sandbox import open_sandbox
+    from graftline.repository import open_workers
 
-    settings = _load_settings(root).actions
-    if settings.kind == "warm" and "workers" not in settings.model_fields_set:
-        settings = settings.model_copy(update={"workers": default_workers()})
-    sandbox = open_sandbox(settings)
-    try:
+    with open_workers(_load_settings(root).actions) as sandbox:
         yield sandbox
-    finally:
-        sandbox.close()
-
-
-def _read_source(path: Path, language: "Language | None") -> "SourceFile":
-    from graftline.codemod.source_files import read_source
-    from graftline.datasets.language import language_of_path
-
-    language = language or language_of_path(path.name)
-    if not path.exists():
-        raise DataError(f"{path}: no such file; expected a source file such as a.py")
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; expected a file, or a folder on both sides")
-    if language is None:
-        covered = ", ".join(_ALL_LANGUAGES)
-        raise DataError(
-            f"{path}: is in none of the languages that are covered, {covered}; if its name alone hides it, say --language"
-        )
-    return read_source(path, language)
-
-
-def _read_pair(before: Path, after: Path, language: "Language | None") -> "Iterable[tuple[SourceFile, SourceFile]]":
-    from graftline.codemod.source_files import changed_pairs
-    from graftline.datasets.language import language_of_path
-
-    if before.is_dir() and after.is_dir():
-        return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
-    source = _read_source(before, language)
-    # what stands beside a.py may be a.py.new
-    return [(source, _read_source(after, language or language_of_path(after.name) or source.language))]
 
 
 def choose_rejected(
@@ -359,86 +319,9 @@ def write_review(
     click.echo(f"review: {page}", err=True)
 
 
-def write_results(results: "Sequence[RewrittenFile]") -> None:
-    """Write all files that could be rewritten, or none."""
-    from graftline.codemod.writes import FileWrite, default_journals, write_files
-
-    writes = [
-        FileWrite(result.file.path, result.file.content, result.file.with_text(result.text)) for result in results
-    ]
-    write_files([write for write in writes if write.before != write.after], default_journals())
-
-
-def find_rejected(groups: "Sequence[PlaceGroup]", names: Sequence[str]) -> "Accepts":
-    """Return what accepts all groups but those named; DataError where a name is no group."""
-    from graftline.codemod.review import reject
-
-    try:
-        return reject(groups, names)
-    except KeyError as error:
-        listed = ", ".join(group.id for group in groups) or "none"
-        raise DataError(
-            f"--reject {error}: is no rule that changes something, and no group; there are {listed}"
-        ) from None
-
-
-def read_changes(folder: Path, commit: str | None, language: "Language | None" = None) -> "list[FileChange]":
-    """Return the changed files of a repository, those of `commit` or of the working tree."""
-    from graftline.codemod.history import read_commit, read_working_tree
-    from graftline.datasets.language import language_of_path
-
-    languages = frozenset((language,) if language else _ALL_LANGUAGES)
-    if commit is None:
-        return read_working_tree(folder, language_of_path, languages)
-    return read_commit(folder, commit, language_of_path, languages)
-
-
-def _read_kept(path: Path, language: "Language", forced: "Language | None") -> "list[SourceFile]":
-    """Return the file at `path`, or the files in `language` below it."""
-    from graftline.codemod.source_files import Search
-    from graftline.datasets.language import language_of_path
-
-    if not path.is_dir():
-        return [_read_source(path, forced)]
-    return list(Search(language_of_path, frozenset((language,))).files(path))
-
-
-def _read_rules(path: Path) -> "tuple[FileRule, ...]":
-    from graftline.codemod.rule_file import MAX_FILE_CHARACTERS, read_rules
-
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(4 * MAX_FILE_CHARACTERS)
-        return read_rules(content.decode(), str(path))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); expected a rule file") from None
-
-
-def open_search(languages: "Iterable[Language]", paths: Sequence[Path]) -> "Search":
-    """Return what finds the files of `languages` below `paths`, without those that git ignores there."""
-    from graftline.codemod.history import list_ignored_by_git
-    from graftline.codemod.source_files import Search
-    from graftline.datasets.language import language_of_path
-
-    ignored = (list_ignored_by_git(path) for path in paths if path.is_dir())
-    return Search(language_of_path, frozenset(languages), frozenset().union(*ignored))
-
-
-def find_files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
-    """Yield the files at `paths`, each once."""
-    resolved_paths = set[Path]()
-    for file in (file for path in paths for file in search.files(path)):
-        # below one path no file is found twice, for links are not followed
-        resolved = file.path.resolve() if len(paths) > 1 else file.path
-        if resolved not in resolved_paths:
-            resolved_paths.add(resolved)
-            yield file
-
-
 def _match(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[FileMatches], str]":
     from graftline.codemod.source_files import describe_skipped, match_files
+    from graftline.repository import find_files, open_search
 
     search = open_search((rule.language for rule in rules), paths)
     return list(match_files(find_files(search, paths), rules, sandbox)), describe_skipped(search.skipped)

@@ -174,11 +174,6 @@ def print_mined(mined: "MinedRules", changes: "CollectedPairs", commits: int, ou
     click.echo(heading, err=True)
 
 
-def format_metadata(value: Any) -> str:
-    """Return a value of a rule's metadata as words."""
-    return ", ".join(f"{key} {inner}" for key, inner in value.items()) if isinstance(value, dict) else str(value)
-
-
 def write_rules(rules: "Sequence[FileRule]", out: Path, heading: Sequence[str] = ()) -> None:
     """Write a rule file."""
     from graftline.codemod.rule_file import format_rules

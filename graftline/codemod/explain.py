@@ -75,6 +75,11 @@ def _what(rule: Any) -> str:
     return text
 
 
+def format_metadata(value: Any) -> str:
+    """Return a value of a rule's metadata as words."""
+    return ", ".join(f"{key} {inner}" for key, inner in value.items()) if isinstance(value, dict) else str(value)
+
+
 def _only_pattern(rule: Any) -> str | None:
     pattern = rule.get("pattern") if isinstance(rule, Mapping) else None
     if isinstance(pattern, str) and not re.fullmatch(r"\$[A-Z_]+", pattern):

@@ -345,7 +345,9 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
     history = History(folder, (_commit(folder, "HEAD", ""),), is_shallow=False)
     changed = list[tuple[str, Language, str, bytes]]()
     for path, language, blob in list_files(folder, "HEAD", language_of, languages):
-        if (content := _read_changed(folder / path, blob)) is not None:
+        # a folder of the commit may be a symbolic link now, to somewhere else
+        content = _read_changed(folder / path, blob)
+        if content is not None and (folder / path).resolve().is_relative_to(folder.resolve()):
             changed.append((path, language, blob, content))
     texts = history.read_blobs({blob: None for _, _, blob, _ in changed})
     changes = []

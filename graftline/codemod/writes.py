@@ -90,19 +90,25 @@ def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_
             raise
 
 
-def undo_write(below: Path, journals: Path) -> Undone:
+def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undone:
     """Take back the newest write that changed a file at or below `below`, in all its files.
 
-    DataError if there is no such write; RecordError if a journal is damaged.
+    DataError if there is no such write, or it changed files that are not below `within`; RecordError if a journal is damaged.
     """
     folder = below.resolve()
     for path in sorted(journals.glob("*.jsonl"), reverse=True):
         try:
-            is_here = any(Path(line.path).is_relative_to(folder) for line in read_lines(path, _Line))
+            paths = [Path(line.path) for line in read_lines(path, _Line)]
         except ValidationError:
             raise RecordError(f"{path}: is no journal of writes that this version reads; move it away") from None
-        if is_here:
-            return _restore(path)
+        if not any(file.is_relative_to(folder) for file in paths):
+            continue
+        top = within.resolve() if within else None
+        if top and not all(file.resolve().is_relative_to(top) for file in paths):
+            raise DataError(
+                f"{below}: the newest write there changed files that are not below {top}; undo it from there"
+            )
+        return _restore(path)
     raise DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
 
 

@@ -108,11 +108,12 @@ def without_main() -> Iterator[None]:
     It needs nothing from there, and a script without `if __name__ == "__main__"` would begin itself anew in every worker.
     """
     with _starting:
-        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        # a worker process of another library may have none
+        main, sys.modules["__main__"] = sys.modules.get("__main__"), ModuleType("__main__")
         try:
             yield
         finally:
-            sys.modules["__main__"] = main
+            sys.modules["__main__"] = main or ModuleType("__main__")
 
 
 def _begin(parent: int, make: Callable[[], Callable[[Any], Any]]) -> None:

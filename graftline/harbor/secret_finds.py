@@ -65,6 +65,7 @@ _SHAPES = (
         re.compile(rb"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"),
     ),
 )
+_WHOLE_KEY = re.compile(_SHAPES[-1].pattern.pattern + rb"[^-]{0,16384}(?:-----END [A-Z ]{0,64}-----)?")
 _MARKS = re.compile(b"|".join(mark for shape in _SHAPES for mark in shape.marks))
 
 
@@ -148,3 +149,14 @@ def _as_utf8(content: bytes) -> bytes:
     if content[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         return content
     return content[: len(content) & ~1].decode("utf-16", "replace").encode()
+
+
+def redact(text: str) -> str:
+    """Return `text` with `[secret]` in place of what has the shape of one; of a private key, of all of it."""
+    content = text.encode("utf-8", "surrogatepass")
+    if not _MARKS.search(content):
+        return text
+    content = _WHOLE_KEY.sub(b"[secret]", content)
+    for secret in dict.fromkeys(match for _, _, match in _search(content)):
+        content = content.replace(secret, b"[secret]")
+    return content.decode("utf-8", "surrogatepass")

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from graftline.cli import renamed
 from graftline.cli.main import main
 
-PLAIN = {"worker retry", "model logs", "model units", "eval report"}
-"""What says a line, a log, a page or names of files, and nothing that a program would want in another form."""
+PLAIN = {"worker retry", "model logs", "model units", "eval report", "mcp"}
+"""What says a line, a log, a page, names of files or a protocol, and nothing that a program would want in another form."""
 
 
 def walk(group: click.Group, name: str = "") -> dict[str, click.Command]:
@@ -48,6 +48,7 @@ def test_the_commands_are_those_that_a_newcomer_is_told_of() -> None:
             "test",
             "explain",
             "mine",
+            "mcp",
             "run",
             "status",
             "check",

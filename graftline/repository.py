@@ -1,0 +1,213 @@
+"""The files of somebody's repository, as the commands about rules and the MCP server read, rewrite and write them.
+
+Every function is bounded (`codemod.source_files`), and none prints. Where a path comes from somebody who may not read everything,
+`mcp_server.boundary` judges it first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from graftline.astgrep.binding import Language
+from graftline.codemod.follow import FollowedEdit, follow_edit, rewrite_accepted
+from graftline.codemod.history import FileChange, list_ignored_by_git, read_commit, read_working_tree
+from graftline.codemod.migration.generalize import Ask
+from graftline.codemod.review import Accepts, PlaceGroup, group_places, keep_accepted, reject
+from graftline.codemod.rule_file import MAX_FILE_CHARACTERS, FileRule, read_rules
+from graftline.codemod.source_files import (
+    RewrittenFile,
+    Search,
+    SourceFile,
+    changed_pairs,
+    describe_skipped,
+    read_source,
+    rewrite_files,
+)
+from graftline.codemod.writes import FileWrite
+from graftline.core.errors import DataError
+from graftline.core.processes import default_workers
+from graftline.datasets.language import language_of_path
+from graftline.sandbox.actions import SandboxConfig, open_sandbox
+from graftline.sandbox.base import Sandbox
+
+LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "tsx", "java")
+"""Those of the rules."""
+UNSURE = 0.3
+"""Confidence of a rule below which nothing is written unless somebody was asked, or does not want to be."""
+
+Choose = Callable[[Sequence[PlaceGroup]], Sequence[str]]
+"""Names the groups of places, or the rules, that are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What becomes of files, and what there is to review."""
+
+    files: tuple[RewrittenFile, ...]
+    """Those that change, or that cannot be rewritten."""
+    groups: tuple[PlaceGroup, ...]
+    skipped: str
+    """What was not looked at; empty if nothing."""
+    rejected: tuple[str, ...]
+    """Groups and rules that are left out."""
+
+    @property
+    def writes(self) -> list[FileWrite]:
+        """What is to be written, for `codemod.writes`."""
+        writes = (FileWrite(item.file.path, item.file.content, item.file.with_text(item.text)) for item in self.files)
+        return [write for write in writes if write.before != write.after]
+
+
+@contextmanager
+def open_workers(config: SandboxConfig) -> Iterator[Sandbox]:
+    """Open the sandbox of actions, on all cores unless the configuration names a number."""
+    if config.kind == "warm" and "workers" not in config.model_fields_set:
+        config = config.model_copy(update={"workers": default_workers()})
+    sandbox = open_sandbox(config)
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+def read_file(path: Path, language: Language | None = None) -> SourceFile:
+    """Return the source file `path`; DataError if it is none."""
+    language = language or language_of_path(path.name)
+    if not path.exists():
+        raise DataError(f"{path}: no such file; expected a source file such as a.py")
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; expected a file, or a folder on both sides")
+    if language is None:
+        covered = ", ".join(LANGUAGES)
+        raise DataError(
+            f"{path}: is in none of the languages that are covered, {covered}; if its name alone hides it, say --language"
+        )
+    return read_source(path, language)
+
+
+def read_pairs(before: Path, after: Path, language: Language | None) -> list[tuple[SourceFile, SourceFile]]:
+    """Return a file before and after, or those of two folders that have the same names and differ."""
+    if before.is_dir() and after.is_dir():
+        return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
+    source = read_file(before, language)
+    # what stands beside a.py may be a.py.new
+    return [(source, read_file(after, language or language_of_path(after.name) or source.language))]
+
+
+def read_unchanged(path: Path, language: Language, forced: Language | None) -> list[SourceFile]:
+    """Return the file at `path`, in its language or in the `forced` one, or the files in `language` below it."""
+    if not path.is_dir():
+        return [read_file(path, forced)]
+    return list(Search(language_of_path, frozenset((language,))).files(path))
+
+
+def read_changes(folder: Path, commit: str | None, language: Language | None = None) -> list[FileChange]:
+    """Return the changed files of a repository, those of `commit` or of the working tree."""
+    languages = frozenset((language,) if language else LANGUAGES)
+    if commit is None:
+        return read_working_tree(folder, language_of_path, languages)
+    return read_commit(folder, commit, language_of_path, languages)
+
+
+def as_examples(changes: Iterable[FileChange]) -> Iterator[tuple[SourceFile, SourceFile]]:
+    """Yield the two sides of changes as examples."""
+    for change in changes:
+        path = Path(change.path)
+        yield (
+            SourceFile(path, change.language, change.before),
+            SourceFile(path, change.language, change.after),
+        )
+
+
+def read_rule_file(path: Path) -> tuple[FileRule, ...]:
+    """Return the rules of a file; DataError if it is none."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(4 * MAX_FILE_CHARACTERS)
+        return read_rules(content.decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); expected a rule file") from None
+
+
+def open_search(languages: Iterable[Language], paths: Sequence[Path]) -> Search:
+    """Return what finds the files of `languages` below `paths`, without those that git ignores there."""
+    ignored = (list_ignored_by_git(path) for path in paths if path.is_dir())
+    return Search(language_of_path, frozenset(languages), frozenset().union(*ignored))
+
+
+def find_files(search: Search, paths: Sequence[Path]) -> Iterator[SourceFile]:
+    """Yield the files at `paths`, each once."""
+    resolved_paths = set[Path]()
+    for file in (file for path in paths for file in search.files(path)):
+        # below one path no file is found twice, for links are not followed
+        resolved = file.path.resolve() if len(paths) > 1 else file.path
+        if resolved not in resolved_paths:
+            resolved_paths.add(resolved)
+            yield file
+
+
+def find_rejected(groups: Sequence[PlaceGroup], names: Sequence[str]) -> Accepts:
+    """Return what accepts all groups but those named; DataError where a name is no group."""
+    try:
+        return reject(groups, names)
+    except KeyError as error:
+        listed = ", ".join(group.id for group in groups) or "none"
+        raise DataError(
+            f"--reject {error}: is no rule that changes something, and no group; there are {listed}"
+        ) from None
+
+
+def rewrite(
+    rules: Sequence[FileRule],
+    paths: Sequence[Path],
+    sandbox: Sandbox,
+    choose: Choose = lambda groups: (),
+    watch: Callable[[Iterator[SourceFile]], Iterator[SourceFile]] = lambda files: files,
+) -> Rewrite:
+    """Return what `rules`, one after the other, make of the files at `paths`.
+
+    `watch` passes on the files as they are read, for whoever counts them.
+    """
+    search = open_search((rule.language for rule in rules), paths)
+    files = list(rewrite_files(watch(find_files(search, paths)), rules, sandbox))
+    groups = group_places((place for file in files for place in file.places), rules)
+    if names := tuple(choose(groups)):
+        accepts = find_rejected(groups, names)
+        files = list(rewrite_files([file.file for file in files], rules, sandbox, accepts))
+        groups = keep_accepted(groups, accepts)
+    return Rewrite(tuple(files), tuple(groups), describe_skipped(search.skipped), names)
+
+
+def follow(
+    folder: Path,
+    changes: Sequence[FileChange],
+    sandbox: Sandbox,
+    ask: Ask | None = None,
+    instruction: str = "",
+    max_questions: int = 5,
+    choose: Choose = lambda groups: (),
+    watch: Callable[[Iterator[SourceFile]], Iterator[SourceFile]] = lambda files: files,
+) -> tuple[FollowedEdit, Rewrite]:
+    """Return what becomes of the files below `folder` if they follow the edit that `changes` show.
+
+    Arguments as in `generalize` and `rewrite`. DataError if there is no edit that is small enough.
+    """
+    search = open_search({change.language for change in changes}, [folder])
+    files = list(watch(find_files(search, [folder])))
+    followed = follow_edit(changes, files, folder, sandbox, ask, instruction, max_questions)
+    results = followed.files
+    groups = group_places((place for result in results for place in result.places), followed.rules)
+    if names := tuple(choose(groups)):
+        accepts = find_rejected(groups, names)
+        groups = keep_accepted(groups, accepts)
+        results = tuple(rewrite_accepted(result.file, result.text, followed.rules, accepts) for result in results)
+        results = tuple(result for result in results if result.places)
+    return followed, Rewrite(results, tuple(groups), describe_skipped(search.skipped), names)
+
+
+def is_unsure(followed: FollowedEdit) -> bool:
+    """Return whether an edit may well mean something else than what was made of it."""
+    return any(rule.facts["confidence"] < UNSURE for rule in followed.rules)
