@@ -64,7 +64,6 @@ def follow(
     from graftline.repository import follow, is_unsure, read_changes
 
     changes = read_changes(folder, commit)
-
     if answers is not None and set(answers) - _ANSWERS.keys():
         raise click.UsageError(
             f"--answers {answers!r}: expected a letter for each, y for yes, n for no, d for do not know"
