@@ -198,14 +198,21 @@ def follow(
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))
     followed = follow_edit(changes, files, folder, sandbox, ask, instruction, max_questions)
-    results = followed.files
-    groups = group_places((place for result in results for place in result.places), followed.rules)
-    if names := tuple(choose(groups)):
+    return followed, choose_places(followed.files, followed.rules, describe_skipped(search.skipped), choose)
+
+
+def choose_places(
+    files: Sequence[RewrittenFile], rules: Sequence[FileRule], skipped: str, choose: Choose = lambda groups: ()
+) -> Rewrite:
+    """Return files that `rules` change, without the groups of places that are left out."""
+    groups = group_places((place for file in files for place in file.places), rules)
+    names = tuple(choose(groups))
+    if names:
         accepts = find_rejected(groups, names)
         groups = keep_accepted(groups, accepts)
-        results = tuple(rewrite_accepted(result.file, result.text, followed.rules, accepts) for result in results)
-        results = tuple(result for result in results if result.places)
-    return followed, Rewrite(results, tuple(groups), describe_skipped(search.skipped), names)
+        chosen = (rewrite_accepted(file.file, file.text, rules, accepts) for file in files)
+        files = [file for file in chosen if file.places]
+    return Rewrite(tuple(files), tuple(groups), skipped, names)
 
 
 def is_unsure(followed: FollowedEdit) -> bool:

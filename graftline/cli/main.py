@@ -33,7 +33,7 @@ _GROUPS = {
 }
 """Groups of commands: the module that has them, and their help."""
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Rules from examples": ("follow", "learn", "apply", "undo", "test", "explain", "mine", "mcp"),
+    "Rules from examples": ("refactor", "follow", "learn", "apply", "undo", "test", "explain", "mine", "mcp"),
     "From datasets to adapters": ("run", "status", "data", "train", "eval"),
     "Models, prompts and environments": ("model", "tinker", "prompt", "env", "worker"),
     "This installation": ("doctor", "config", "check", "sandbox", "state"),
@@ -92,7 +92,9 @@ class _Main(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _GROUPS:
             return _LazyGroup(cmd_name, help=_GROUPS[cmd_name][1])
-        module = cmd_name if cmd_name in ("follow", "mcp") else "rules" if cmd_name in _RULES else "pipeline"
+        module = (
+            cmd_name if cmd_name in ("follow", "mcp", "refactor") else "rules" if cmd_name in _RULES else "pipeline"
+        )
         return _load_commands(module).get(cmd_name)
 
     def resolve_command(

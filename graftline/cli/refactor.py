@@ -2,14 +2,126 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graftline.cli.options import find_paths
+import click
+
+from graftline.cli.options import find_paths, json_option, pluralize, print_json
+from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
+from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
+from graftline.core.errors import BoundaryError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.agent.model import AgentModel, Limits
+    from graftline.agent.refactor import Proposal
+    from graftline.repository import Rewrite
+
+_PATH = click.Path(path_type=Path)
+_FOLDER = Path("agent")
+_SAID = {
+    "already done": "nothing to do: the files have what the instruction asks for, and nothing that it says is to go",
+    "no place": "no line of the files has a word of the instruction; quote code in backticks, or give an --example",
+    "no agreement": "the attempts of the model do not agree on an edit; give an --example, or say what is to be written",
+    "no rule": "no rule makes the edit in any place; do it by hand, and `graftline follow` does the rest",
+    "not asked": "the instruction is not understood without a model; name one with --model, or give an --example",
+}
+
+
+@click.command()
+@click.argument("instruction")
+@click.argument("folder", default=".", metavar="[PATH]", type=_PATH)
+@click.option("--example", "examples", nargs=2, multiple=True, type=_PATH, metavar="BEFORE AFTER", help="Edit by hand.")
+@click.option("--keep", multiple=True, type=_PATH, help="A file or folder that stays as it is; any number.")
+@click.option("--tests", default="", metavar="CMD", help="Run in the jail, in copies of PATH, before and after.")
+@click.option("--model", metavar="FLEET[:ADAPTER]", help="A language model that is up.")
+@click.option("--attempts", type=click.IntRange(1, 64), default=4, help="Of the model, at each place that it edits.")
+@click.option("--tokens", type=click.IntRange(1), default=200_000, help="Ask for so many at most.")
+@click.option("--seconds", type=click.FloatRange(1), default=3_600.0, help="Wait for the model so long at most.")
+@click.option("--write", is_flag=True, help="Change the files; without it, what would change is shown only.")
+@click.option("--force", is_flag=True, help="Write though files differ from the commit, or the tests fail.")
+@click.option("--review", type=_PATH, metavar="PAGE", help="Write the review page there.")
+@click.option("--output", "out", type=_PATH, help="Write the rules there.")
+@click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
+@click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group, or all of a rule; any number.")
+@json_option
+@click.pass_obj
+def refactor(
+    root: Path | None, instruction: str, folder: Path, examples: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...],
+    tests: str, model: str | None, attempts: int, tokens: int, seconds: float, write: bool, force: bool,
+    review: Path | None, out: Path | None, ask: bool, reject: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
+    """Change the files below PATH as INSTRUCTION says, for you to review.
+
+    A language model edits one place, its edit becomes rules, and the rest follows. An instruction that says what is written
+    for what, with code in backticks, needs no model, and neither does an --example. Without --write, nothing is changed."""
+    from graftline.agent.model import Limits
+    from graftline.agent.refactor import Settings, refactor
+    from graftline.codemod.explain import explain, summarize
+    from graftline.codemod.follow import IMPORTS
+    from graftline.codemod.writes import default_journals, write_files
+    from graftline.repository import choose_places, read_pairs
+
+    pairs = [pair for before, after in examples for pair in read_pairs(before, after, None)]
+    is_dirty = _is_dirty(folder)
+    if is_dirty:
+        click.echo(f"{folder}: has files that differ from the current commit", err=True)
+        if write and not force:
+            raise DataError(f"{folder}: commit what differs, or say --force; nothing was changed")
+    opened = open_agent_model(root, model, Limits(tokens, seconds)) if model else nullcontext()
+    with open_rule_sandbox(root) as sandbox, opened as agent_model:
+        proposal = refactor(
+            instruction, folder, sandbox=sandbox, model=agent_model, examples=pairs, keep=keep, tests=tests,
+            jail=load_settings(root).tests, settings=Settings(attempts=attempts),
+            report=lambda line: click.echo(line, err=True),
+        )  # fmt: skip
+    result = choose_places(
+        proposal.files, proposal.rules, proposal.skipped,
+        lambda groups: choose_rejected(groups, reject, ask, is_error=as_json),
+    )  # fmt: skip
+    if result.files and not write:
+        pages = agent_folder(root) / "review"
+        review, out = review or pages / "review.html", out or pages / "rules.yml"
+    for path in (review, out):
+        if path is not None and result.files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    if review is not None and result.files:
+        words = {rule.id: [summarize(rule.action), *explain(rule.action)] for rule in proposal.rules}
+        words[IMPORTS] = ["what follows from the others"]
+        write_review(
+            review, result.groups, words, _repeat(instruction, folder, examples, keep, tests, model), result.rejected
+        )
+    if out is not None and result.files:
+        write_rules(proposal.rules, out)
+        click.echo(f"rules: {out}", err=True)
+    has_failed = proposal.tests is not None and proposal.tests.passed is not True
+    if has_failed and proposal.tests is not None:
+        click.echo(f"tests do not pass with the change: {proposal.tests.output[-1500:]}", err=True)
+    if write and (not has_failed or force):
+        write_files(result.writes, default_journals())
+    is_written = write and bool(result.files) and (not has_failed or force)
+    if as_json:
+        print_json(_as_dict(proposal, agent_model, result, is_written))
+    else:
+        _print_proposal(proposal, agent_model)
+        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False)
+    if has_failed or (not result.files and proposal.outcome != "already done"):
+        raise click.exceptions.Exit(1)
+
+
+COMMANDS = (refactor,)
+
+
+def agent_folder(root: Path | None) -> Path:
+    """Return where the agent keeps what was answered: below the data folder of the root, else in the state folder of the user."""
+    from graftline.codemod.writes import default_journals
+
+    try:
+        return find_paths(root).data / _FOLDER
+    except ConfigError:
+        return default_journals().parent / _FOLDER
 
 
 @contextmanager
@@ -24,7 +136,7 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
 
     paths = find_paths(root)
     model = open_model(
-        name, paths.configs, open_secrets(os.environ, paths.root), paths.data / "agent" / "answers", limits
+        name, paths.configs, open_secrets(os.environ, paths.root), agent_folder(root) / "answers", limits
     )
     try:
         yield model
@@ -34,3 +146,73 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
         raise ActorError(f"--model {name}: {error}; {advice}") from error
     finally:
         model.model.close()
+
+
+def _is_dirty(folder: Path) -> bool:
+    """Return whether tracked files differ from the current commit; False where there is no repository."""
+    from graftline.repository import read_changes
+
+    try:
+        return bool(read_changes(folder, None))
+    except (BoundaryError, ConfigError, DataError):
+        return False
+
+
+def _repeat(
+    instruction: str, folder: Path, examples: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...], tests: str,
+    model: str | None,
+) -> list[str]:  # fmt: skip
+    """Return the command that comes to the same again: what the model answered is kept."""
+    words = ["graftline", "refactor", instruction, str(folder)]
+    words += [part for before, after in examples for part in ("--example", str(before), str(after))]
+    words += [part for path in keep for part in ("--keep", str(path))]
+    words += ["--tests", tests] if tests else []
+    return [*words, "--model", model] if model else words
+
+
+def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
+    from graftline.codemod.explain import summarize
+
+    for rule in proposal.rules:
+        confidence = rule.facts.get("confidence")
+        shown = f" (confidence {confidence:.2f})" if confidence is not None else ""
+        click.echo(f"{rule.id}: {summarize(rule.action)}{shown}", err=True)
+    for sentence in proposal.contradictions:
+        click.echo(f"contradictory: {sentence}", err=True)
+    for sentence in proposal.undone:
+        click.echo(f"not done: {sentence}", err=True)
+    if proposal.outcome != "changed":
+        click.echo(_SAID[proposal.outcome], err=True)
+    if model is not None:
+        spent = model.spent
+        click.echo(
+            f"model: {pluralize(spent.questions, 'question')}, {spent.replayed} answered before,"
+            f" {spent.tokens} tokens, {spent.seconds:.0f} s",
+            err=True,
+        )
+
+
+def _as_dict(proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool) -> dict[str, Any]:
+    edits = [
+        {
+            "path": edit.block.path,
+            "line": edit.block.start + 1,
+            "votes": edit.votes,
+            "attempts": [attempt.fault or "edited" for attempt in edit.attempts],
+        }
+        for edit in proposal.edits
+    ]
+    return {
+        "outcome": proposal.outcome,
+        "rules": [rule_as_dict(rule) for rule in proposal.rules],
+        "edits": edits,
+        "undone": proposal.undone,
+        "contradictions": proposal.contradictions,
+        "questions": proposal.questions,
+        "tests": proposal.tests and asdict(proposal.tests),
+        "model": model and {"name": model.name, **asdict(model.spent)},
+        "state": proposal.state.model_dump(exclude_defaults=True),
+        "skipped": proposal.skipped,
+        "written": is_written,
+        **rewritten_as_json(result.files, result.groups),
+    }

@@ -138,7 +138,7 @@ def apply(
 @click.argument("path", default=".", type=_PATH)
 @json_option
 def undo(path: Path, as_json: bool) -> None:
-    """Take back the newest `apply --write` or `follow --write` that changed a file at or below PATH."""
+    """Take back the newest `apply`, `follow` or `refactor` with `--write` that changed a file at or below PATH."""
     from graftline.codemod.writes import default_journals, undo_write
 
     undone = undo_write(path, default_journals())
@@ -274,7 +274,8 @@ def mine(
 COMMANDS = (learn, apply, undo, test, explain, mine)
 
 
-def _load_settings(root: Path | None) -> "SandboxSettings":
+def load_settings(root: Path | None) -> "SandboxSettings":
+    """Return what the root says of jails, or the settings of the library where there is none."""
     from graftline.sandbox import SandboxSettings
     from graftline.sandbox.runner import load_sandbox_settings
 
@@ -292,7 +293,7 @@ def open_rule_sandbox(root: Path | None) -> "Iterator[Sandbox]":
     """Open the jail of the root, on all cores; with the settings of the library where there is none."""
     from graftline.repository import open_workers
 
-    with open_workers(_load_settings(root).actions) as sandbox:
+    with open_workers(load_settings(root).actions) as sandbox:
         yield sandbox
 
 
@@ -355,7 +356,7 @@ def _collect_pairs(
             history.changes(language_of_path, languages),
             journal,
             default_workers() if workers is None else workers,
-            _load_settings(root).actions,
+            load_settings(root).actions,
             advance,
             advance_groups,
         )

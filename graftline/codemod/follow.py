@@ -79,12 +79,12 @@ def follow_edit(
     }
     named = assign_ids(rules)
     changed = [rewrite_accepted(by_path[path], text, named) for path, text in sorted(written.items())]
-    named = [_count_places(rule, changed) for rule in named]
+    named = [count_places(rule, changed) for rule in named]
     contradictions = find_contradictions((change.path, change.before, change.after) for change in changes)
     return FollowedEdit(tuple(named), tuple(changed), proposal.undone, proposal.questions, tuple(contradictions))
 
 
-def _count_places(rule: FileRule, files: Sequence[RewrittenFile]) -> FileRule:
+def count_places(rule: FileRule, files: Sequence[RewrittenFile]) -> FileRule:
     """Return `rule` with the number of its places, as they are shown, and of the files that they are in."""
     counts = [count for file in files if (count := sum(place.rule == rule.id for place in file.places))]
     return replace(rule, facts={**rule.facts, "places": sum(counts), "files": len(counts)})

@@ -77,6 +77,14 @@ def split_into_hunks(
     ]
 
 
+def statement_lines(text: str, language: Language, line: int) -> tuple[int, int]:
+    """Return the lines of the statement that has line `line`, all from 0, and the one after its last.
+
+    DataError if `text` cannot be parsed.
+    """
+    return _Lines(outline(text, language)).around(line, line + 1, "statement")
+
+
 def find_statement(text: str, language: Language, line: int) -> str | None:
     """Return the statement that has line `line` (from 1), moved to the left margin; None where it does not parse alone.
 

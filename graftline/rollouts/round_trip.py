@@ -25,7 +25,7 @@ from graftline.rollouts.round_trip_config import RoundTripConfig
 from graftline.rollouts.task import WORDS_ALONE, Task
 from graftline.sandbox.base import Sandbox
 
-_EDIT = (
+EDIT_SYSTEM = (
     "You edit code. Do what the instruction says, in every place that it is about, and nothing else: all other code, comments and"
     " indentation stay as they are. Answer with the whole code after the change in one fenced block, and say nothing else."
 )
@@ -89,14 +89,11 @@ class EditModel:
     def digest(self) -> str:
         """What tells apart ways of asking that may come to other answers."""
         settings = self.config.model_dump(mode="json", exclude={"deadline_s", "attempts", "rewordings"})
-        return digest([self.name, _EDIT, _REWORD, self._room, {**settings, **self._dialect}])
+        return digest([self.name, EDIT_SYSTEM, _REWORD, self._room, {**settings, **self._dialect}])
 
     def edit(self, instruction: str, before: str, language: Language, id: str, attempt: int) -> TextAnswer:
         """Return what the model makes of `before`."""
-        fence = "`" * (1 + max(map(len, _FENCES.findall(before)), default=2))
-        # the code first: servers read what several questions begin with once
-        question = f"Code:\n{fence}{language}\n{before.rstrip()}\n{fence}\n\nInstruction:\n{instruction}"
-        answer = self._ask(_EDIT, question, id, attempt)
+        answer = self._ask(EDIT_SYSTEM, edit_question(instruction, before, language), id, attempt)
         return TextAnswer(answer.text and read_text(answer.text), answer.tokens)
 
     def reword(self, instruction: str, id: str, attempt: int) -> TextAnswer:
@@ -126,6 +123,13 @@ class EditModel:
         )
         is_whole = answer.finish_reason == "stop"
         return TextAnswer(answer.text if is_whole else None, answer.usage.prompt + answer.usage.completion)
+
+
+def edit_question(instruction: str, code: str, language: Language, context: str = "") -> str:
+    """Return the question for `code` as the instruction asks for; `context` stands before it."""
+    fence = "`" * (1 + max(map(len, _FENCES.findall(code)), default=2))
+    # the code first: servers read what several questions begin with once
+    return f"{context}Code:\n{fence}{language}\n{code.rstrip()}\n{fence}\n\nInstruction:\n{instruction}"
 
 
 def is_wordable(task: Task) -> bool:

@@ -30,7 +30,7 @@ from graftline.sandbox.runner import SandboxSettings
 from graftline.training.recipes.open import check_recipe, recipe_names
 
 _NO_ARTIFACTS = (
-    "samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
+    "samples", "models", "agent", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
     "harbor/calibration",
 )  # fmt: skip
 """Folders whose files have checks of their own, or are what artifacts are made from; below `data/`."""

@@ -41,6 +41,7 @@ def test_the_commands_are_those_that_a_newcomer_is_told_of() -> None:
     commands = {name for name in EVERYTHING if " " not in name}
     assert commands == {
         *(
+            "refactor",
             "follow",
             "learn",
             "apply",

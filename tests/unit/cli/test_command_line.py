@@ -228,7 +228,7 @@ def test_half_a_configuration_of_vault_stops_no_command_that_needs_no_secret(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "Error: No such command 'nosuch'; there are follow, learn, apply,"),
+        (["nosuch"], "Error: No such command 'nosuch'; there are refactor, follow, learn,"),
         (["data", "fecth"], "Error: No such command 'fecth'; did you mean fetch?"),
         (["config", "--nosuch"], "Error: No such option '--nosuch'."),
         (["config", "extra"], "Error: Got unexpected extra argument (extra)"),

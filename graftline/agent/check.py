@@ -1,0 +1,86 @@
+"""The user's own tests, run in the jail on a copy of the folder with the change in it. No command of a model is ever run."""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from graftline.codemod.source_files import VENDORED
+from graftline.core.errors import DataError, SandboxError
+from graftline.sandbox.base import Verdict
+from graftline.sandbox.jail import Case
+from graftline.sandbox.jail.open import JailConfig, open_jail
+
+MAX_FILES, MAX_BYTES = 20_000, 256 << 20
+"""Of the folder that is copied, without what others or programs made."""
+TESTS_WALL_S, TESTS_CPU_S = 600.0, 600
+_SHOWN = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """How the tests ended."""
+
+    passed: bool | None
+    """None where the machine, and not the change, may be to blame."""
+    output: str
+    """The end of what they printed."""
+
+
+class Checker:
+    """Runs `command` by the shell of the jail in copies of `folder`; `close` lets go of it."""
+
+    def __init__(self, folder: Path, command: str, config: JailConfig) -> None:
+        """SandboxError where no jail of the required level starts; DataError where the folder is too large to be copied."""
+        self.command = command
+        self._files = read_folder(folder)
+        limits = config.limits.model_copy(
+            update={
+                "files": 2 * len(self._files) + 2_000,
+                "disk_mb": config.limits.disk_mb + 2 * (sum(map(len, self._files.values())) >> 20),
+                "cpu_s": max(config.limits.cpu_s, TESTS_CPU_S),
+                "wall_s": max(config.limits.wall_s, TESTS_WALL_S),
+            }
+        )
+        programs = tuple(dict.fromkeys((*config.programs, "shell")))
+        self._jail = open_jail(config.model_copy(update={"limits": limits, "programs": programs}), runs_own=True)
+
+    def run(self, texts: Mapping[str, bytes]) -> CheckOutcome:
+        """Return how the tests end where the files of `texts`, by their paths from the folder, are so."""
+        try:
+            end = self._jail.run(Case("shell", ("-c", self.command), {**self._files, **texts}))
+        except SandboxError as error:
+            return CheckOutcome(None, str(error))
+        output = (end.stdout + b"\n" + end.stderr).decode("utf-8", "replace").strip()[-_SHOWN:]
+        if end.verdict is not Verdict.OK:
+            return CheckOutcome(False, f"{output}\nended by {end.verdict}: {end.error}".strip())
+        return CheckOutcome(end.exit_code == 0, output)
+
+    def close(self) -> None:
+        """Let go of processes. A second call does nothing."""
+        self._jail.close()
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """Return the plain files below `folder` by their paths; those of others and symbolic links are left out.
+
+    DataError if there are too many.
+    """
+    files: dict[str, bytes] = {}
+    size = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in VENDORED)
+        for name in sorted(names):
+            path = Path(place, name)
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            size += status.st_size
+            if len(files) >= MAX_FILES or size > MAX_BYTES:
+                raise DataError(
+                    f"{folder}: is too large to run tests on a copy, more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB;"
+                    " name a part of it"
+                )
+            files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    return files

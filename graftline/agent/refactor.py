@@ -1,0 +1,374 @@
+"""From an instruction to a change of a repository, for somebody to review.
+
+    1  an instruction that says what is written for what is done by its reader, without a model     (`codemod.instructions`)
+    2  places that the instruction may be about are looked for, without a model                      (`agent.places`)
+    3  a model edits one place, several times; edits that do the same to the repository agree        (`agent.edits`)
+    4  the edit becomes rules, the rest follows, and the model answers the engine's questions        (`agent.questions`)
+    5  the user's tests judge, in the jail; a failure goes back to the model once                     (`agent.check`)
+    6  what is like the instruction and was not changed is the next place; the state goes along      (`rollouts.state`)
+
+With examples, they take the place of steps 1 to 3. Below an agreement of the attempts nothing is done, and that is said. Nothing
+is written here, and what a model says is only ever taken as a text of the place that it was shown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from graftline.agent.check import Checker, CheckOutcome
+from graftline.agent.edits import PlaceEdit, describe_context, digest_texts, edit_place
+from graftline.agent.model import AgentModel
+from graftline.agent.places import Block, PlacesByWords, distinct, find_places
+from graftline.agent.questions import answer_with_model, list_examples
+from graftline.codemod.canonical import words_of
+from graftline.codemod.follow import count_places, follow_edit, rewrite_accepted
+from graftline.codemod.history import FileChange
+from graftline.codemod.instructions.wording import read_instruction
+from graftline.codemod.learn import learn_rules
+from graftline.codemod.migration.generalize import Demonstration, generalize
+from graftline.codemod.migration.places import apply_rules
+from graftline.codemod.rule_file import FileRule, assign_ids
+from graftline.codemod.source_files import RewrittenFile, SourceFile, describe_skipped
+from graftline.core.errors import DataError
+from graftline.core.text_diff import pluralize
+from graftline.repository import LANGUAGES, find_files, open_search
+from graftline.rollouts.state.state import State, StateUpdate
+from graftline.sandbox.base import Sandbox
+from graftline.sandbox.jail.open import JailConfig
+
+Outcome = Literal["changed", "already done", "no place", "no agreement", "no rule", "not asked"]
+MAX_INSTRUCTION, MAX_READ_FILES, MAX_READ_RULES, MAX_SHOWN = 4_000, 400, 8, 3
+_LEAST_LIKE = 0.5
+"""Of the score of the first place, what the next one has to have to be edited by the model as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much is done, and what is believed."""
+
+    attempts: int = 4
+    """Of the model at each place."""
+    places: int = 3
+    """Edited by the model, at most."""
+    questions: int = 5
+    """That the engine asks of the model for each edit, at most."""
+    least_agreement: float = 0.75
+    """Share of the attempts that have to come to the same."""
+    max_files: int = 20_000
+    """Of the repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What the repository would become."""
+
+    outcome: Outcome
+    rules: tuple[FileRule, ...] = ()
+    files: tuple[RewrittenFile, ...] = ()
+    """Those that change."""
+    undone: tuple[str, ...] = ()
+    """What was not done, and why: a sentence each."""
+    contradictions: tuple[str, ...] = ()
+    edits: tuple[PlaceEdit, ...] = ()
+    """By the model."""
+    questions: int = 0
+    tests: CheckOutcome | None = None
+    state: State = field(default_factory=State)
+    """After the last step."""
+    skipped: str = ""
+    """Files that were left out, by the reason."""
+
+
+@dataclass
+class _Run:
+    """A refactoring under way."""
+
+    instruction: str
+    files: Mapping[str, SourceFile]
+    folder: Path
+    sandbox: Sandbox
+    model: AgentModel | None
+    kept_paths: frozenset[str]
+    settings: Settings
+    report: Callable[[str], None]
+    texts: dict[str, str] = field(default_factory=dict)
+    rules: list[FileRule] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
+    edits: list[PlaceEdit] = field(default_factory=list)
+    questions: int = 0
+    state: State = field(default_factory=State)
+
+    def __post_init__(self) -> None:
+        self.texts = {path: file.text for path, file in self.files.items()}
+        self.state = State(goals=(self.instruction[:256],))
+
+    @property
+    def open_texts(self) -> dict[str, str]:
+        """The texts that may be changed."""
+        return {path: text for path, text in self.texts.items() if path not in self.kept_paths}
+
+    def follow(self, changes: Sequence[FileChange]) -> bool:
+        """Have the rest follow `changes`; return whether a rule was made."""
+        texts = self.open_texts
+        current = [replace(file, text=texts[path]) for path, file in self.files.items() if path in texts]
+        shown = [Demonstration(change.path, change.before, change.after) for change in changes]
+        ask = answer_with_model(self.instruction, self.model, list_examples(shown)) if self.model else None
+        questions = self.settings.questions if ask else 0
+        followed = follow_edit(changes, current, self.folder, self.sandbox, ask, self.instruction, questions)
+        for rewritten in followed.files:
+            self.texts[rewritten.file.path.relative_to(self.folder).as_posix()] = rewritten.text
+        self.rules += [rule for rule in followed.rules if rule.action not in [own.action for own in self.rules]]
+        self.undone += followed.undone
+        self.contradictions += followed.contradictions
+        self.questions += followed.questions
+        return bool(followed.rules)
+
+    def effect_of(self, path: str, edited: str) -> str:
+        """Return what tells apart what an edit of a file does to the repository: that of its rules, no one asked."""
+        texts = {**self.open_texts, path: edited}
+        try:
+            shown = [Demonstration(path, self.texts[path], edited)]
+            changed = generalize(shown, texts, self.sandbox, instruction=self.instruction).texts
+        except DataError:
+            changed = {}
+        return digest_texts({path: edited, **changed})
+
+    def propose(self, outcome: Outcome, tests: CheckOutcome | None = None, skipped: str = "") -> Proposal:
+        """Return what it comes to."""
+        named = assign_ids(self.rules)
+        changed = [
+            rewrite_accepted(file, self.texts[path], named)
+            for path, file in sorted(self.files.items())
+            if self.texts[path] != file.text
+        ]
+        # what no rule makes is nothing that could be reviewed
+        changed = [rewritten for rewritten in changed if rewritten.places and named]
+        rules = tuple(count_places(rule, changed) for rule in named)
+        return Proposal(
+            outcome, rules, tuple(changed), tuple(dict.fromkeys(self.undone)), tuple(dict.fromkeys(self.contradictions)),
+            tuple(self.edits), self.questions, tests, self.state, skipped,
+        )  # fmt: skip
+
+
+def refactor(
+    instruction: str,
+    repository: Path,
+    *,
+    sandbox: Sandbox,
+    model: AgentModel | None = None,
+    examples: Sequence[tuple[SourceFile, SourceFile]] = (),
+    keep: Sequence[Path] = (),
+    tests: str = "",
+    jail: JailConfig | None = None,
+    settings: Settings | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Proposal:
+    """Return what becomes of the files below the folder `repository` if `instruction` is done.
+
+    `examples` are files before and after, which lead where there are some; `keep` are files and folders that stay; `tests` is a
+    command that the jail of `jail` runs in a copy of the folder, before and after. `report` is told what is being done.
+
+    Raises:
+        DataError: the instruction says nothing, the folder has no file of a covered language, or the tests fail beforehand.
+        ActorError: the model does not answer. SandboxError: a jail fails.
+    """
+    settings = settings or Settings()
+    files, skipped = read_repository(repository, settings.max_files)
+    paths = {file.path.relative_to(repository).as_posix(): file for file in files}
+    resolved = [path.resolve() for path in keep]
+    kept_paths = frozenset(
+        name for name, file in paths.items() if any(file.path.resolve().is_relative_to(path) for path in resolved)
+    )
+    checker = Checker(repository, tests, jail or JailConfig()) if tests else None
+    try:
+        if checker is not None:
+            report("tests before the change")
+            before = checker.run({})
+            if before.passed is False:
+                raise DataError(f"--tests: fail before anything is changed: {before.output[-400:]}; mend them first")
+        proposal = refactor_files(
+            instruction, paths, repository, sandbox, model, examples, kept_paths, settings, report, checker
+        )
+        return replace(proposal, skipped=skipped)
+    finally:
+        if checker is not None:
+            checker.close()
+
+
+def read_repository(folder: Path, max_files: int) -> tuple[list[SourceFile], str]:
+    """Return the source files below `folder`, without those that git ignores there, and what was left out.
+
+    DataError if there are none, or more than `max_files`.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: is no folder; name the folder of the repository")
+    search = open_search(LANGUAGES, [folder])
+    files: list[SourceFile] = []
+    for file in find_files(search, [folder]):
+        files.append(file)
+        if len(files) > max_files:
+            raise DataError(f"{folder}: holds more than {max_files} source files; name a part of it")
+    skipped = describe_skipped(search.skipped)
+    if not files:
+        more = f"; left out: {skipped}" if skipped else ""
+        raise DataError(f"{folder}: has no file in one of {', '.join(LANGUAGES)}{more}; name a folder that has some")
+    return files, skipped
+
+
+def refactor_files(
+    instruction: str,
+    files: Mapping[str, SourceFile],
+    folder: Path,
+    sandbox: Sandbox,
+    model: AgentModel | None = None,
+    examples: Sequence[tuple[SourceFile, SourceFile]] = (),
+    kept_paths: frozenset[str] = frozenset(),
+    settings: Settings | None = None,
+    report: Callable[[str], None] = lambda line: None,
+    checker: Checker | None = None,
+) -> Proposal:
+    """Return what becomes of `files`, by their paths below `folder`; as `refactor`."""
+    instruction = " ".join(instruction.split()) if len(instruction) <= MAX_INSTRUCTION else ""
+    if not any(character.isalpha() for character in instruction):
+        raise DataError(
+            f"instruction: says nothing, or more than {MAX_INSTRUCTION} characters; expected a sentence such as"
+            " 'Use `fetch()` instead of `get()`'"
+        )
+    run = _Run(instruction, files, folder, sandbox, model, kept_paths, settings or Settings(), report)
+    if examples:
+        return _check(run, checker, _lead_by_examples(run, examples))
+    if _read(run):
+        return _check(run, checker, "changed")
+    places = find_places(instruction, run.open_texts, {path: file.language for path, file in files.items()})
+    if places.is_done:
+        return run.propose("already done")
+    if not places.blocks:
+        return run.propose("no place")
+    if model is None:
+        return run.propose("not asked")
+    outcome = _edit_places(run, places, model)
+    proposal = _check(run, checker, outcome)
+    if proposal.tests is None or proposal.tests.passed is not False:
+        return proposal
+    report("tests failed; the model is told once")
+    again = _Run(instruction, files, folder, sandbox, model, kept_paths, run.settings, report)
+    outcome = _edit_places(again, places, model, f"the tests fail\n{proposal.tests.output[-600:]}")
+    repaired = _check(again, checker, outcome)
+    return repaired if repaired.tests is not None and repaired.tests.passed else proposal
+
+
+def _lead_by_examples(run: _Run, examples: Sequence[tuple[SourceFile, SourceFile]]) -> Outcome:
+    changes = []
+    for number, (before, after) in enumerate(examples, 1):
+        if before.text == after.text:
+            raise DataError(
+                f"--example {before.path} {after.path}: are equal; expected an edit from the first to the second"
+            )
+        changes.append(FileChange("", f"example-{number}/{before.path.name}", before.language, before.text, after.text))
+    run.report(f"following {pluralize(len(changes), 'example')}")
+    has_rule = run.follow(changes)
+    run.state = run.state.apply(StateUpdate(history=[f"followed {pluralize(len(changes), 'example')}"]))
+    return "changed" if has_rule else "no rule"
+
+
+def _read(run: _Run) -> bool:
+    """Do what an instruction says that the reader of instructions understands; return whether it does."""
+    changes: list[FileChange] = []
+    for path, text in run.open_texts.items():
+        language = run.files[path].language
+        edited = read_instruction(run.instruction, text, language, run.sandbox)
+        if edited is not None and edited != text:
+            changes.append(FileChange("", path, language, text, edited))
+            if len(changes) >= MAX_READ_FILES:
+                break
+    if not changes:
+        return False
+    run.report(f"the instruction is understood without a model in {pluralize(len(changes), 'file')}")
+    for change in changes:
+        run.texts[change.path] = change.after
+    for language in sorted({change.language for change in changes}):
+        own = [change for change in changes if change.language == language]
+        run.follow(own[:MAX_SHOWN])
+        for change in own:  # the rules are to make all that the reader did
+            actions = [rule.action for rule in run.rules if rule.language == language]
+            if apply_rules(change.before, language, actions, run.sandbox) != change.after:
+                run.rules += _learn(change, run.sandbox)
+                if len(run.rules) >= MAX_READ_RULES:
+                    break
+    run.undone.clear()  # what is not like the first places, the reader did as well
+    return True
+
+
+def _learn(change: FileChange, sandbox: Sandbox) -> list[FileRule]:
+    """Return rules that make an edit, and of which nobody knows what else they are to do."""
+    old, new = (SourceFile(Path(change.path), change.language, side) for side in (change.before, change.after))
+    try:
+        return list(learn_rules([(old, new)], [], sandbox).rules)
+    except DataError:
+        return []
+
+
+def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel, feedback: str = "") -> Outcome:
+    """Have the model edit places, one after the other, and the rest follow each."""
+    outcome: Outcome = "no agreement"
+    edited: list[Block] = []
+    removed: frozenset[str] = frozenset()
+    best = places.blocks[0].score
+    languages = {path: file.language for path, file in run.files.items()}
+    while len(run.edits) < run.settings.places and not model.is_exhausted:
+        candidates = [block for block in distinct(places.blocks, edited) if block.score >= _LEAST_LIKE * best]
+        if outcome == "changed":  # what is left to do has what was taken away before
+            candidates = [block for block in candidates if words_of(block.text) & removed]
+        if not candidates:
+            break
+        block, text = candidates[0], run.texts[candidates[0].path]
+        edited.append(block)
+        run.report(f"{block.path}:{block.start + 1}: asking for {pluralize(run.settings.attempts, 'edit')}")
+        edit = edit_place(
+            run.instruction, block, text, model, run.settings.attempts,
+            lambda edited_text, path=block.path: run.effect_of(path, edited_text),  # type: ignore[misc]
+            describe_context(text, block, run.state), feedback,
+        )  # fmt: skip
+        run.edits.append(edit)
+        place = f"{block.path}:{block.start + 1}"
+        if edit.after == text or edit.agreement < run.settings.least_agreement:
+            agreed = f"{edit.votes} of {len(edit.attempts)} attempts agree" if edit.votes else "left as it is"
+            run.report(f"{place}: {agreed}")
+            run.undone.append(
+                f"{place}: {agreed}; edit it by hand and let `graftline follow` do the rest, or give an example"
+            )
+            run.state = run.state.apply(StateUpdate(open_issues=[*run.state.open_issues, f"{place}: {agreed}"[:256]]))
+            if outcome == "changed":
+                break  # what is left is not like what was done
+            continue
+        change = FileChange("", block.path, block.language, text, edit.after)
+        run.texts[block.path] = edit.after
+        count = len(run.rules)
+        if not run.follow([change]):
+            run.rules += _learn(change, run.sandbox)
+        outcome = "changed"
+        removed |= words_of(block.text) - words_of(edit.after_block)
+        summaries = [str(rule.id or rule.action)[:200] for rule in run.rules[count:]]
+        run.report(f"{place}: {edit.votes} of {len(edit.attempts)} attempts agree, {pluralize(len(summaries), 'rule')}")
+        run.state = run.state.apply(
+            StateUpdate(
+                history=[f"edited {place}"], decisions=summaries or None, next_focus="what is like it and unchanged"
+            )
+        )
+        places = find_places(run.instruction, run.open_texts, languages)
+    return outcome
+
+
+def _check(run: _Run, checker: Checker | None, outcome: Outcome) -> Proposal:
+    proposal = run.propose(outcome)
+    if proposal.outcome == "changed" and not proposal.files:
+        proposal = replace(proposal, outcome="no rule")
+    if checker is None or not proposal.files:
+        return proposal
+    run.report("tests with the change")
+    texts = {
+        file.file.path.relative_to(run.folder).as_posix(): file.file.with_text(file.text) for file in proposal.files
+    }
+    return replace(proposal, tests=checker.run(texts))

@@ -1,0 +1,126 @@
+"""`graftline refactor`: what it prints, writes and refuses."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from graftline.cli.main import main
+from tests.protocol_server import Fault, ProtocolServer
+
+FILES = {
+    **{f"app/{name}.py": f"def load(url):\n    return client.get_all(url, {n})\n" for n, name in enumerate("acde")},
+    "app/b.py": "def save(url, row):\n    client.get_all(url, row)\n",
+}
+INSTRUCTION = "Call fetch_all where get_all was called"
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "configs" / "manifests").mkdir(parents=True)
+    (tmp_path / "configs" / "sandbox.yaml").write_text(
+        "actions: {kind: memory}\ntests: {kind: subprocess, required_level: none}\n", "utf-8"
+    )
+    folder = tmp_path / "repo"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment |= {f"GIT_{who}_{field}": "a@b" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    for words in (["init", "-q"], ["add", "--all"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True, env=environment)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return folder
+
+
+@pytest.fixture
+def server() -> Iterator[ProtocolServer]:
+    message = {"content": "```python\nclient.fetch_all(url, row)\n```"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 9}
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}], "model": "model", "usage": usage})
+    with ProtocolServer(always=Fault(body=body)) as running:
+        actors = f"actors: [{{name: a, url: '{running.url}'}}]"
+        Path("configs/vllm_actors.yaml").write_text(f"fleets: {{near: {{engine: vllm, model: model, {actors}}}}}\n")
+        yield running
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["--root", ".", "refactor", *arguments])
+
+
+def texts() -> dict[str, str]:
+    return {name: Path("repo", name).read_text("utf-8") for name in FILES}
+
+
+def test_a_model_changes_the_repository_for_review_and_it_can_be_taken_back(
+    repository: Path, server: ProtocolServer
+) -> None:
+    shown = run(INSTRUCTION, "repo", "--model", "near")
+    assert (shown.exit_code, texts()) == (0, FILES), shown.output
+    assert "+    return client.fetch_all(url, 3)" in shown.stdout
+    assert "4 of 4 attempts agree" in shown.stderr
+    page = Path("data/agent/review/review.html").read_text("utf-8")
+    assert "repo --model near --write" in page
+    assert "fetch_all" in Path("data/agent/review/rules.yml").read_text("utf-8")
+    asked = len(server.seen().bodies)
+    written = run(INSTRUCTION, "repo", "--model", "near", "--write", "--json")
+    output = json.loads(written.stdout)
+    assert (written.exit_code, output["written"], output["outcome"]) == (0, True, "changed")
+    assert texts() == {name: text.replace("get_all", "fetch_all") for name, text in FILES.items()}
+    assert (len(server.seen().bodies), output["model"]["replayed"]) == (asked, output["model"]["questions"])
+    undone = CliRunner().invoke(main, ["--root", ".", "undo", "repo"])
+    assert (undone.exit_code, texts()) == (0, FILES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("   ",), 1, "instruction: says nothing"),
+        ((INSTRUCTION,), 1, "name one with --model, or give an --example"),
+        ((INSTRUCTION, "--model", "far"), 1, "fleet 'far' is unknown; known: near"),
+        (("Use `client` instead of `obtain`.",), 0, "nothing to do: the files have what the instruction asks for"),
+        (("zuio qwer",), 1, "no line of the files has a word of the instruction"),
+        (("Rename `get_all` to `all`.", "--tests", "false"), 1, "fail before anything is changed"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    repository: Path, server: ProtocolServer, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    result = run(arguments[0], "repo", *arguments[1:])
+    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
+    assert (server.seen().bodies, texts()) == ([], FILES)
+
+
+def test_a_model_that_is_not_up_is_told_with_what_starts_it(
+    repository: Path, server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graftline.agent.model._PATIENCE_S", 0.1)
+    server.kill()
+    result = run(INSTRUCTION, "repo", "--model", "near")
+    assert result.exit_code == 1
+    assert "`graftline model serve --fleet near` starts it" in result.stderr
+
+
+def test_a_dirty_tree_is_written_to_with_force_alone(repository: Path) -> None:
+    (repository / "app/a.py").write_text(FILES["app/a.py"] + "x = 1\n", "utf-8")
+    rename = ("Rename `get_all` to `all_of`.", "repo")
+    shown = run(*rename)
+    assert (shown.exit_code, "differ from the current commit" in shown.stderr) == (0, True)
+    refused = run(*rename, "--write")
+    assert (refused.exit_code, "say --force; nothing was changed" in refused.stderr) == (1, True)
+    assert run(*rename, "--write", "--force").exit_code == 0
+    assert texts()["app/a.py"] == FILES["app/a.py"].replace("get_all", "all_of") + "x = 1\n"
+
+
+def test_tests_that_fail_with_the_change_keep_it_from_being_written(repository: Path) -> None:
+    rename = ("Rename `get_all` to `all_of`.", "repo", "--tests", "! grep -rq all_of app", "--write")
+    refused = run(*rename)
+    assert (refused.exit_code, "tests do not pass with the change" in refused.stderr) == (1, True)
+    assert texts() == FILES
+    run(*rename, "--force")
+    assert "all_of" in texts()["app/a.py"]
