@@ -3,20 +3,23 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from graftline.cli.options import json_option, print_json, print_lines, style_diff
-from graftline.cli.rules import choose_rejected, open_rule_sandbox, write_review
+from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
 from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
+    from graftline.agent.check import CheckOutcome
     from graftline.codemod.follow import FollowedEdit
     from graftline.codemod.history import FileChange
     from graftline.codemod.migration.generalize import Question
+    from graftline.codemod.source_files import RewrittenFile
 
 _PATH = click.Path(path_type=Path)
 _LINES_AROUND = 2
@@ -40,6 +43,7 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
     "--model", metavar="FLEET[:ADAPTER]", help="A language model answers the questions, by what --about says."
 )
 @click.option("--answers", metavar="ynd…", help="Answers to the questions, a letter each, in place of a terminal.")
+@click.option("--tests", default="", metavar="CMD", help="Run in the jail, in a copy of FOLDER with the change in it.")
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
 @click.option(
     "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
@@ -51,13 +55,13 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
 @click.pass_obj
 def follow(
     root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, model: str | None,
-    answers: str | None,
+    answers: str | None, tests: str,
     write: bool, review: Path | None, ask: bool, reject: tuple[str, ...], out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Have the rest of a git repository follow an edit that you made in one or a few places of it.
 
     The edit becomes rules, the rules are tried on all files of FOLDER, and where it is not clear what you mean, you are
-    asked. Imports and layout follow. Without --write, nothing is changed."""
+    asked. Imports and layout follow. Without --write, nothing is changed, nor where the tests fail."""
     from graftline.codemod.explain import explain, summarize
     from graftline.codemod.follow import IMPORTS
     from graftline.codemod.writes import default_journals, write_files
@@ -92,6 +96,7 @@ def follow(
         command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
+        command += ["--tests", tests] if tests else []
         write_review(review, result.groups, words, command, result.rejected)
     if write and followed.contradictions and not (ask or letters):
         raise DataError(
@@ -99,6 +104,9 @@ def follow(
         )
     if write and is_unsure(followed) and not (ask or has_chosen or letters):
         raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
+    outcome = _run_tests(root, folder, tests, result.files) if tests and result.files else None
+    has_failed = outcome is not None and outcome.passed is not True
+    write = write and not has_failed
     if write:
         write_files(result.writes, default_journals())
     if out is not None and followed.rules:
@@ -109,16 +117,44 @@ def follow(
             "undone": followed.undone,
             "contradictions": followed.contradictions,
         }
+        values["tests"] = outcome and asdict(outcome)
         values |= {"questions": followed.questions, "skipped": result.skipped, "written": write}
         print_json({**values, **rewritten_as_json(result.files, result.groups)})
     else:
         _print_followed(followed)
         print_rewritten(result.files, result.groups, result.skipped, write, as_json=False)
-    if not followed.rules:
+    if has_failed or not followed.rules:
         raise click.exceptions.Exit(1)
 
 
 COMMANDS = (follow,)
+
+
+def _run_tests(
+    root: Path | None, folder: Path, command: str, files: "Sequence[RewrittenFile]"
+) -> "CheckOutcome":  # fmt: skip
+    """Run the tests with the change, and where they fail with the edit alone; say what comes of it."""
+    from graftline.agent.check import Checker
+
+    texts = {file.file.path.relative_to(folder).as_posix(): file.file.with_text(file.text) for file in files}
+    checker = Checker(folder, command, load_settings(root).tests)
+    try:
+        click.echo("tests with the change", err=True)
+        outcome = checker.run(texts)
+        if outcome.passed is True:
+            click.echo("tests pass", err=True)
+        elif outcome.passed is False:
+            alone = checker.run({})
+            words = {True: "pass with your edit alone", False: "fail with your edit alone, too"}
+            click.echo(
+                f"tests fail with the change; they {words.get(alone.passed, 'did not run without it')}", err=True
+            )
+            click.echo(outcome.output, err=True)
+        else:
+            click.echo(f"tests did not run: {outcome.output}", err=True)
+    finally:
+        checker.close()
+    return outcome
 
 
 def _ask(question: "Question") -> str:

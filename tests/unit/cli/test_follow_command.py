@@ -25,7 +25,9 @@ EDITED = "from app.net import fetch\n\n\ndef load(url):\n    return fetch(url, 5
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "configs" / "manifests").mkdir(parents=True)
-    (tmp_path / "configs" / "sandbox.yaml").write_text("actions: {kind: memory}\n", "utf-8")
+    (tmp_path / "configs" / "sandbox.yaml").write_text(
+        "actions: {kind: memory}\ntests: {kind: subprocess, required_level: none}\n", "utf-8"
+    )
     for name, text in FILES.items():
         path = tmp_path / "repo" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,3 +181,19 @@ def test_a_name_whose_definition_keeps_its_old_name_is_said(repository: Path) ->
     (repository / "app/a.py").write_text(text, "utf-8")
     output = run("--answers", "y").stderr
     assert "not done: obtain: its definition is called get as before; rename it as well" in output
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("grep -q fetch app/b.py", 0, "tests pass"),
+        ("! grep -q fetch app/b.py", 1, "tests fail with the change; they pass with your edit alone"),
+        ("echo broken; false", 1, "tests fail with the change; they fail with your edit alone, too\nbroken"),
+    ],
+)
+def test_nothing_is_written_where_the_tests_fail(repository: Path, command: str, code: int, message: str) -> None:
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    before = texts(repository)
+    result = run("--answers", "y", "--tests", command, "--write")
+    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
+    assert (texts(repository) == before) is bool(code)
