@@ -144,10 +144,10 @@ def _run_tests(
         if outcome.passed is True:
             click.echo("tests pass", err=True)
         elif outcome.passed is False:
-            alone = checker.run({})
-            words = {True: "pass with your edit alone", False: "fail with your edit alone, too"}
+            alone = checker.run({}).passed
+            ending = "pass with your edit alone" if alone else "fail with your edit alone, too"
             click.echo(
-                f"tests fail with the change; they {words.get(alone.passed, 'did not run without it')}", err=True
+                f"tests fail with the change; they {'did not run without it' if alone is None else ending}", err=True
             )
             click.echo(outcome.output, err=True)
         else:
