@@ -56,11 +56,6 @@ class PlaceEdit:
         lines = self.after.split("\n")
         return "\n".join(lines[self.block.start : len(lines) - self.lines_after])
 
-    @property
-    def agreement(self) -> float:
-        """The share of attempts that came to it."""
-        return self.votes / len(self.attempts) if self.attempts else 0.0
-
 
 def edit_place(
     instruction: str,
@@ -68,25 +63,30 @@ def edit_place(
     text: str,
     model: AgentModel,
     attempts: int,
+    least: int,
     effect: Callable[[str], str],
     context: str = "",
     feedback: str = "",
 ) -> PlaceEdit:
     """Return the edit of `block`, a part of the file `text`, that most of `attempts` answers of `model` agree on.
 
+    Once fewer than `least` of them can come to one, it ends.
     `effect` returns, of a text of the file, what tells apart what its edit does to the repository. The first answer is the
     likeliest one, the others are drawn. ActorError where nobody answers.
     """
-    answers = tuple(
-        _attempt(instruction, block, text, model, number, context, feedback) for number in range(1, attempts + 1)
-    )
+    answers: list[Attempt] = []
+    for number in range(1, attempts + 1):
+        answers.append(_attempt(instruction, block, text, model, number, context, feedback))
+        # what can no longer be agreed on is not asked for any more
+        if attempts - sum(bool(answer.fault) for answer in answers) < least:
+            break
     edits = [attempt.text for attempt in answers if not attempt.fault]
     distinct = list(dict.fromkeys(edits))
     # where all say the same, nobody has to know what it does
     effects = {edit: effect(edit) if len(distinct) > 1 else "" for edit in distinct}
     votes = {edit: sum(effects[other] == effects[edit] for other in edits) for edit in distinct}
     best = max(distinct, key=lambda edit: votes[edit], default=text)
-    return PlaceEdit(block, best, answers, votes.get(best, 0), text.count("\n") + 1 - block.end)
+    return PlaceEdit(block, best, tuple(answers), votes.get(best, 0), text.count("\n") + 1 - block.end)
 
 
 def describe_context(text: str, block: Block, state: State, example: str = "") -> str:

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from graftline.astgrep.binding import Language
@@ -46,6 +46,7 @@ _DEFINITION = re.compile(r"\s*(?:[\w@]+\s+)*(?:def|class|function|interface|enum
 _PROSE = re.compile(r"\s*(?:[rRuUbBfF]?(?:\"\"\"|\'\'\')|(?:(?:#|//|/?\*)[^\n]*\s*)+\Z)")
 """A block that is a text, or comments alone."""
 _IMPORT = re.compile(r"\s*(import|from|package|export \*)\b|.*\brequire\(")
+_QUALIFIER = 0.3
 _DOTTED = re.compile(r"(?P<name>[A-Za-z_$][\w$]*)(?P<dot>\.(?=\w))?")
 _SUFFIX = re.compile(r"(ations?|ings?|ed|es|s|e)$")
 
@@ -59,6 +60,8 @@ class Term:
     weight: float
     is_code: bool
     """Whether it is a name as it stands in code, and not a word that may be a part of one."""
+    is_qualifier: bool = False
+    """Whether it stands before a dot: it may be called otherwise elsewhere."""
 
     @property
     def pattern(self) -> str:
@@ -111,15 +114,19 @@ def read_terms(instruction: str) -> list[Term]:
     role: Role = "any"
     terms: dict[str, Term] = {}
 
-    def add(text: str, weight: float, is_code: bool) -> None:
+    def add(text: str, weight: float, is_code: bool, is_qualifier: bool = False) -> None:
         earlier = terms.get(text)
         if earlier is None or (earlier.role == "new" and role == "old"):
-            terms[text] = Term(text, role, weight, is_code)
+            terms[text] = Term(text, role, weight, is_code, is_qualifier)
 
     def add_code(code: str, weight: float) -> None:
         for name in _DOTTED.finditer(code):
-            # what stands before a dot may be called otherwise elsewhere
-            add(name["name"], weight * (0.3 if name["dot"] else 1.0), is_code=True)
+            add(
+                name["name"],
+                weight * (_QUALIFIER if name["dot"] else 1.0),
+                is_code=True,
+                is_qualifier=bool(name["dot"]),
+            )
 
     removes = False
     for match in _TOKEN.finditer(_KIND_OF_COMMIT.sub("", instruction[:4_000])):
@@ -128,7 +135,7 @@ def read_terms(instruction: str) -> list[Term]:
         elif match["arrow"]:
             role = "new"
             for text, term in [*terms.items()]:
-                terms[text] = Term(text, "old" if term.role == "any" else term.role, term.weight, term.is_code)
+                terms[text] = replace(term, role="old" if term.role == "any" else term.role)
         elif match["code"]:
             add_code(match["code"], 4.0)
         else:

@@ -13,6 +13,7 @@ is written here, and what a model says is only ever taken as a text of the place
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import Literal
 
@@ -57,6 +58,11 @@ class Settings:
     """Share of the attempts that have to come to the same."""
     max_files: int = 20_000
     """Of the repository."""
+
+    @property
+    def least_votes(self) -> int:
+        """Attempts that have to come to the same."""
+        return ceil(self.least_agreement * self.attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,13 +333,13 @@ def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel, feedback: 
         edited.append(block)
         run.report(f"{block.path}:{block.start + 1}: asking for {pluralize(run.settings.attempts, 'edit')}")
         edit = edit_place(
-            run.instruction, block, text, model, run.settings.attempts,
+            run.instruction, block, text, model, run.settings.attempts, run.settings.least_votes,
             lambda edited_text, path=block.path: run.effect_of(path, edited_text),  # type: ignore[misc]
             describe_context(text, block, run.state), feedback,
         )  # fmt: skip
         run.edits.append(edit)
         place = f"{block.path}:{block.start + 1}"
-        if edit.after == text or edit.agreement < run.settings.least_agreement:
+        if edit.after == text or edit.votes < run.settings.least_votes:
             agreed = f"{edit.votes} of {len(edit.attempts)} attempts agree" if edit.votes else "left as it is"
             run.report(f"{place}: {agreed}")
             run.undone.append(

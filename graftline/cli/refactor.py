@@ -46,12 +46,16 @@ _SAID = {
 @click.option("--output", "out", type=_PATH, help="Write the rules there.")
 @click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
 @click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group, or all of a rule; any number.")
+@click.option(
+    "--record", is_flag=True, help="Keep this run, code included, as a trajectory on this machine, to train on."
+)
 @json_option
 @click.pass_obj
 def refactor(
     root: Path | None, instruction: str, folder: Path, examples: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...],
     tests: str, model: str | None, attempts: int, tokens: int, seconds: float, write: bool, force: bool,
-    review: Path | None, out: Path | None, ask: bool, reject: tuple[str, ...], as_json: bool,
+    review: Path | None, out: Path | None, ask: bool, reject: tuple[str, ...], record: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Change the files below PATH as INSTRUCTION says, for you to review.
 
@@ -102,6 +106,9 @@ def refactor(
     if write and (not has_failed or force):
         write_files(result.writes, default_journals())
     is_written = write and bool(result.files) and (not has_failed or force)
+    if record:
+        is_decided = is_written or bool(result.rejected) or ask
+        _record(root, instruction, proposal, result if is_decided else None, model or "")
     if as_json:
         print_json(_as_dict(proposal, agent_model, result, is_written))
     else:
@@ -146,6 +153,20 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
         raise ActorError(f"--model {name}: {error}; {advice}") from error
     finally:
         model.model.close()
+
+
+def _record(
+    root: Path | None, instruction: str, proposal: "Proposal", result: "Rewrite | None", model: str
+) -> None:  # fmt: skip
+    """Keep a run, with what became of its places where that was decided."""
+    from graftline.agent.record import DATASET, record_run
+
+    folder = find_paths(root).data / "trajectories" / "attempts" / DATASET
+    with open_rule_sandbox(root) as sandbox:
+        rows = record_run(instruction, proposal, result.files if result else None, folder, sandbox, model)
+    click.echo(
+        f"recorded: {pluralize(len(rows), 'trajectory').replace('trajectorys', 'trajectories')} in {folder}", err=True
+    )
 
 
 def _is_dirty(folder: Path) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline.cli.main import main
+from graftline.rollouts.shards import read_shards, sealed_shards
 from tests.protocol_server import Fault, ProtocolServer
 
 FILES = {
@@ -124,3 +125,26 @@ def test_tests_that_fail_with_the_change_keep_it_from_being_written(repository: 
     assert texts() == FILES
     run(*rename, "--force")
     assert "all_of" in texts()["app/a.py"]
+
+
+def test_a_run_is_recorded_with_what_was_accepted_where_its_user_agrees(repository: Path) -> None:
+    (repository / "app/b.py").write_text(FILES["app/b.py"] + "\n\nlast = client.get_all(1)\n", "utf-8")
+    rename = ("Rename `get_all` to `all_of`.", "repo", "--force")
+    folder = Path("data/trajectories/attempts/recorded/python")
+    run(*rename)
+    assert not folder.exists()
+    shown = run(*rename, "--record")
+    assert (shown.exit_code, "recorded: " in shown.stderr) == (0, True), shown.stderr
+    groups = json.loads(run(*rename, "--json").stdout)["groups"]
+    run(*rename, "--write", "--record")
+    CliRunner().invoke(main, ["--root", ".", "undo", "repo"])
+    run(*rename, "--record", *(word for group in groups for word in ("--reject", group["id"])))
+    rows = [*read_shards(sealed_shards(folder))]
+    assert [(row.reward.value, row.reward.cause) for row in rows] == [
+        (None, "undecided"), (1.0, "accepted"), (0.0, "rejected"),
+    ]  # fmt: skip
+    assert {
+        (row.instruction, row.steps[0].sandbox_result.verdict, row.is_verified)
+        for row in rows
+        if row.steps[0].sandbox_result
+    } == {(rename[0], "ok", True)}
