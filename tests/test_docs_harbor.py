@@ -43,8 +43,9 @@ def root_at(folder: Path) -> Path:
     tasks.parent.mkdir(parents=True)
     tasks.write_text("".join(task(number).model_dump_json() + "\n" for number in range(5)), "utf-8")
     shutil.copytree(CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "target"))
-    [file] = [fence.body for fence in fences() if fence.page == PAGE and fence.language == "yaml"]
-    (folder / "configs/harbor/doubling.yaml").write_text(file, "utf-8")
+    shown = [fence.body for fence in fences() if fence.page == PAGE and fence.language == "yaml"]
+    for name, file in zip(("repositories", "doubling"), shown, strict=True):
+        (folder / f"configs/harbor/{name}.yaml").write_text(file, "utf-8")
     (folder / "doubling").mkdir()
     (folder / "doubling" / "run_rollout.py").write_text("print(1)\n", "utf-8")
     return folder

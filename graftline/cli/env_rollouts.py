@@ -192,13 +192,20 @@ def import_(
 @output_option
 @click.pass_obj
 def export(root: Path | None, source: str, folder: Path, url: str) -> Output:
-    """Write SOURCE to folders in FOLDER: a tasks.jsonl as Harbor tasks, or a rollout, by its id, as a Harbor trial."""
+    """Write SOURCE to folders in FOLDER: a tasks.jsonl, or changes of repositories, as Harbor tasks, or a rollout, by its id,
+    as a Harbor trial."""
     if Path(source).exists():
         from graftline.harbor.environments.manifest import by_id, load_tasks
         from graftline.harbor.task_format.exporting import export_harbor_task
+        from graftline.harbor.task_format.repository_tasks import repository_harbor_task
+        from graftline.rollouts.repository_task import holds_repository_tasks, load_repository_tasks
 
-        tasks = by_id(load_tasks(Path(source)))
-        folders = [folder / export_harbor_task(task, folder).id for task in tasks.values()]
+        if holds_repository_tasks(Path(source)):
+            tasks = [repository_harbor_task(task) for task in load_repository_tasks(Path(source))]
+            folders = [folder / export_harbor_task(task, folder).id for task in tasks]
+        else:
+            by_ids = by_id(load_tasks(Path(source)))
+            folders = [folder / export_harbor_task(task, folder).id for task in by_ids.values()]
     else:
         from urllib.parse import quote
 

@@ -145,6 +145,53 @@ class Refactoring(Config):
         )
 
 
+class RepositoryRefactoring(Config):
+    """Changes of whole repositories, which agents make by editing files; graded by places, and by tests where there are some."""
+
+    kind: Literal["repository_refactoring"]
+    changes: FilePath
+    """A file of `data/repository_changes`, or one of the same form, with `tests` perhaps."""
+    instructions: Instructions = "answerable"
+    """Which changes get a seed: those that can be made from their instruction, or all that have one."""
+    dockerfile: FilePath | None = None
+    """Of one image for all of them; without it, Python's."""
+    has_image: bool = True
+    """False for executors that build none."""
+    agent: Agent = "codex"
+    agent_timeout_s: int = Field(default=1800, ge=10, le=MAX_TIMEOUT_S)
+
+    def spec(self, file: "DeploymentFile", root: Path, staging: Path, agent: IdleAgent | None) -> "HarborBuildSpec":
+        """Return the changes as a deployment, a seed each, by their ids."""
+        from graftline.harbor.task_format.importing import build_spec, place_task, stage_tasks
+        from graftline.harbor.task_format.repository_tasks import image_of, repository_harbor_task
+        from graftline.harbor.task_format.task_folder import read_dockerfile
+        from graftline.rollouts.repository_task import load_repository_tasks
+
+        left_out = Counter[str]()
+        tasks = select_for_agents(
+            load_repository_tasks(_find(root, self.changes, "changes")), self.instructions, left_out
+        )
+        if not tasks:
+            raise ConfigError(
+                f"environment.changes: {self.changes!r} holds no change for an agent"
+                f" ({describe_left_out(left_out, 'changes') or 'it is empty'}); name another file"
+            )
+        image = read_dockerfile(_find(root, self.dockerfile, "dockerfile")) if self.dockerfile else image_of(tasks)
+        placed = [
+            place_task(repository_harbor_task(task, float(self.agent_timeout_s)))
+            for task in sorted(tasks, key=lambda task: task.id)
+        ]
+        staged = stage_tasks(
+            placed,
+            staging,
+            agent=agent or self.agent,
+            dockerfile=image if self.has_image else "",
+            limits=file.limits,
+        )
+        metadata = {"agent_type": agent or self.agent, "environment": "repository_refactoring"}
+        return build_spec(staged, file.calibration_name(agent), metadata)
+
+
 class Folder(Config):
     """A folder with a program of one's own that answers rollouts."""
 
@@ -208,7 +255,9 @@ class DeploymentFile(Config):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,119}$")
     description: Text | None = None
-    environment: Annotated[EngineBench | HarborTasks | Refactoring | Folder, Field(discriminator="kind")]
+    environment: Annotated[
+        EngineBench | HarborTasks | Refactoring | RepositoryRefactoring | Folder, Field(discriminator="kind")
+    ]
     limits: HarborLimits | None = None
     """The largest of the tasks' where they are not given."""
     metadata: dict[str, Any] = Field(default={})

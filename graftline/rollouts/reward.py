@@ -40,7 +40,8 @@ class Reward(BaseModel):
     value: float | None = Field(ge=0, le=1)
     cause: str
     """`verified`, `verified_literal`, `verified_broad`, `partial`, `no_progress`, the verdict of the sandbox, how an attempt
-    without steps ended, or, where the tests of the task say nothing, `tests_` and why."""
+    without steps ended, or, where the tests of the task say nothing, `tests_` and why; of a whole repository `places`, or
+    `tests` where there are only those."""
 
 
 def reward(

@@ -84,7 +84,7 @@ def run_tests(questions: Sequence[tuple[TaskTests, str]], sandbox: Sandbox) -> l
         TestRequest({tests.file: text.encode("utf-8", "surrogatepass")}, tests.spec) for tests, text in questions
     ]
     try:
-        return [_verdict(result) for result in sandbox.run_tests(requests)]
+        return [verdict_of(result) for result in sandbox.run_tests(requests)]
     except DataError:  # no interpreter, or files that no jail takes; of several, nobody says which
         if len(questions) == 1:
             return [TestVerdict(None, _REFUSED)]
@@ -96,7 +96,8 @@ def name_failures(failures: Mapping[str, str]) -> str:
     return f"These tests fail: {', '.join(failures)}." if failures else ""
 
 
-def _verdict(result: TestResult) -> TestVerdict:
+def verdict_of(result: TestResult) -> TestVerdict:
+    """Return what a run of tests says of the text that was tested."""
     if result.passed is None:
         return TestVerdict(None, _UNDECIDED.get(result.verdict, _NOT_JUDGED))
     failures = {

@@ -65,6 +65,8 @@ class RefactoringEnvironment:
         ConfigError: no seed stands for a task.
     """
 
+    app_id, name, description = APP_ID, NAME, DESCRIPTION
+
     def __init__(
         self,
         tasks: Sequence[Task],
@@ -87,9 +89,9 @@ class RefactoringEnvironment:
     def provide_taskset_description(self) -> dict[str, Any]:
         """Return what all tasks have in common."""
         return {
-            "id": APP_ID,
-            "name": NAME,
-            "description": DESCRIPTION,
+            "id": self.app_id,
+            "name": self.name,
+            "description": self.description,
             "version": self.manifest.version,
             "num_tasks": len(self.tasks),
             "seeds": {"first": min(self.tasks), "last": max(self.tasks)},
@@ -132,7 +134,7 @@ class RefactoringEnvironment:
         settings = policy.model_dump(mode="json", exclude={"prompt", "attempt"})
         made_by = digest([settings, prompt_digest, collecting.model_dump(mode="json")])
         trajectory = collect(task, teacher, self._sandbox, collecting, policy.attempt, made_by)
-        response = response_of(trajectory, request.trace_correlation_id)
+        response = self.respond(trajectory, request.trace_correlation_id)
         response.metadata = {
             "teacher": teacher.name,
             "policy": policy.model_dump(mode="json", exclude={"prompt"}, exclude_none=True),
@@ -142,13 +144,19 @@ class RefactoringEnvironment:
         }
         return response
 
+    def respond(self, trajectory: Trajectory, trace_correlation_id: str) -> RolloutResponse:
+        """Return an attempt as the answer to a rollout."""
+        return response_of(trajectory, trace_correlation_id)
+
     def task_app(self, api_key: SecretStr | None = None) -> LocalAPIConfig:
         """Return the environment as a task app."""
-        described = TaskDescription(id=APP_ID, name=NAME, description=DESCRIPTION, version=self.manifest.version)
+        described = TaskDescription(
+            id=self.app_id, name=self.name, description=self.description, version=self.manifest.version
+        )
         return LocalAPIConfig(
-            app_id=APP_ID,
-            name=NAME,
-            description=DESCRIPTION,
+            app_id=self.app_id,
+            name=self.name,
+            description=self.description,
             provide_taskset_description=self.provide_taskset_description,
             provide_task_instances=self.provide_task_instances,
             rollout=self.run_rollout,

@@ -1,5 +1,8 @@
 """`rl_grpo`: answers to tasks are rewarded by what the sandbox makes of them, and learned from in groups.
 
+A task is of one text, or of a whole repository (`rollouts.repository_task`): then one place is shown, and the reward is the F1 of
+the places that the rule makes in all files.
+
 Rewards are those of trajectories (`rollouts.reward`): 1 for the target text by a general action, less for one that
 memorizes or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One that the sandbox
 says nothing about is left out. Advantages are those of `recipes.rollouts`; the loss is that of `loss`
@@ -15,6 +18,7 @@ from pydantic import Field, ValidationError
 from graftline.core.errors import DataError
 from graftline.core.paths import Paths
 from graftline.rollouts.answer_grading import first_question, grade_answer
+from graftline.rollouts.repository_task import RepositoryTask, grade_repository_answer, is_repository_task
 from graftline.rollouts.reward import RewardWeights, rl_reward
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
@@ -56,17 +60,21 @@ class RlGrpo(GroupRecipe):
 
     def score(self, example: Example, answer: SampledAnswer) -> Scored:
         answer_format = self._prompt.settings.answer
+        if isinstance(example.item, RepositoryTask):
+            is_read, reward = grade_repository_answer(example.item, answer.text, answer_format, self._sandbox)
+            return Scored(rl_reward(is_read, reward), reward.cause)
         graded = grade_answer(example.item, answer.text, answer_format, self._sandbox, self._config.weights)
         return Scored(rl_reward(graded.answer is not None, graded.reward), graded.reward.cause)
 
-    def _questions(self, path: Path) -> list[tuple[Any, Task]]:
+    def _questions(self, path: Path) -> list[tuple[Any, Task | RepositoryTask]]:
         tasks = [_task(row, path, number) for number, row in enumerate(read_objects(path), 1)]
-        return [(first_question(task, self._prompt), task) for task in tasks]
+        shown = [task.block if isinstance(task, RepositoryTask) else task for task in tasks]
+        return [(first_question(block, self._prompt), task) for block, task in zip(shown, tasks, strict=True)]
 
 
-def _task(row: Any, path: Path, number: int) -> Task:
+def _task(row: Any, path: Path, number: int) -> Task | RepositoryTask:
     try:
-        return Task.model_validate(row)
+        return RepositoryTask.model_validate(row) if is_repository_task(row) else Task.model_validate(row)
     except ValidationError as error:
         first = error.errors()[0]
         location = ".".join(map(str, first["loc"]))

@@ -10,6 +10,7 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ConfigError, DataError, GraftlineError, SandboxError, TrainingError
+from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import SandboxResult, Verdict
@@ -20,6 +21,7 @@ from graftline.training.recipes.open import CONFIGS, load_recipe
 from graftline.training.runs import Runs, StepMetrics
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import TinkerTrainingResult, train_on_tinker
+from tests.repository_tasks import repository_task
 from tests.unit.training.answering import ANSWERS, RIGHT, UNREADABLE, AnsweringTokenizer, task, write_tasks
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
@@ -126,6 +128,16 @@ def test_the_reward_rises(room: Room, recipe: str, loss: str) -> None:
     assert run.base_held_out_loss is not None
     assert run.held_out_loss is not None
     assert run.held_out_loss <= 0.0 < run.base_held_out_loss
+
+
+def test_a_rule_is_rewarded_by_the_places_of_a_whole_repository(room: Room) -> None:
+    for name in ("tasks", "tasks_held_out"):
+        write_lines(room.root / "data" / f"{name}.jsonl", [repository_task(id=f"{name}@{n}") for n in range(4)])
+    answer = json.dumps({"pattern": "$C.fetch($A, timeout=$B)", "rewrite": "$C.get($A, timeout=$B)"})
+    room.tokenizer = AnsweringTokenizer(memory_tokenizer(), [answer])
+    run = room.train("rl_grpo", {"max_steps": 1}).run
+    # 3 of 3 places by 3 of 4 edits
+    assert [step["metrics"]["reward"] for step in room.steps(run.run_id)] == [pytest.approx(6 / 7)]
 
 
 def test_a_step_without_contrast_changes_nothing(room: Room) -> None:
