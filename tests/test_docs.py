@@ -54,7 +54,7 @@ from tests.security.hostile.suite import JAIL_CASES, SANDBOX_CASES
 OF_SERVICES = ("docs/training.md", "docs/harbor.md", "docs/mcp.md")
 PYTHON = [fence for fence in fences() if fence.language == "python" and fence.page not in OF_SERVICES]
 LINES = [line for fence in fences() if fence.language in ("console", "bash") for line in fence.body.splitlines()]
-RULES = [fence for fence in fences() if fence.page in ("docs/rules.md", "docs/one-edit.md")]
+RULES = [fence for fence in fences() if fence.page in ("docs/rules.md", "docs/one-edit.md", "docs/refactor.md")]
 APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
@@ -91,7 +91,7 @@ def test_every_graftline_command_that_is_shown_succeeds(root: Path, monkeypatch:
     ping.write_text(ping.read_text("utf-8").replace("client.fetch", "client.load"), "utf-8")
     of_rules = {
         line for fence in RULES for line in fence.body.splitlines()
-    }  # `test_docs_rules` and `test_docs_one_edit` type them in their order
+    }  # `test_docs_rules`, `test_docs_one_edit` and `test_docs_refactor` type them in their order
     shown = [line.removeprefix("$ ").removeprefix(".venv/bin/") for line in LINES if line not in of_rules]
     commands = list(dict.fromkeys(line for line in shown if line.startswith("graftline ")))
     results = {

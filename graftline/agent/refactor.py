@@ -352,7 +352,13 @@ def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel, feedback: 
         change = FileChange("", block.path, block.language, text, edit.after)
         run.texts[block.path] = edit.after
         count = len(run.rules)
-        if not run.follow([change]):
+        try:
+            has_rule = run.follow([change])
+        except DataError:  # comments alone, or more than a few lines
+            run.texts[block.path] = text
+            run.undone.append(f"{place}: no rule can be made of the edit; edit it by hand")
+            continue
+        if not has_rule:
             run.rules += _learn(change, run.sandbox)
         outcome = "changed"
         removed |= words_of(block.text) - words_of(edit.after_block)
