@@ -23,7 +23,8 @@ from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, is_safe
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
 from graftline.codemod.learn import learn_rules
-from graftline.codemod.migration.generalize import Ask, Demonstration, Question, generalize
+from graftline.codemod.migration.generalize import Ask, Question, generalize
+from graftline.codemod.migration.units import Demonstration
 from graftline.codemod.source_files import SourceFile, rewrite_files
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import sha256_text

@@ -5,7 +5,8 @@ from pathlib import PurePosixPath
 
 from graftline.agent.model import AgentModel, read_probability
 from graftline.codemod.hunks import split_into_hunks
-from graftline.codemod.migration.generalize import Ask, Demonstration, Question
+from graftline.codemod.migration.generalize import Ask, Question
+from graftline.codemod.migration.units import Demonstration
 from graftline.core.text_diff import summarize_change
 from graftline.llm.base import ChatRequest, Message
 from graftline.sandbox.runner import LANGUAGE_OF

@@ -27,8 +27,9 @@ from graftline.codemod.follow import count_places, follow_edit, rewrite_accepted
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
 from graftline.codemod.learn import learn_rules
-from graftline.codemod.migration.generalize import Demonstration, generalize
+from graftline.codemod.migration.generalize import generalize
 from graftline.codemod.migration.places import apply_rules
+from graftline.codemod.migration.units import Demonstration
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile, describe_skipped
 from graftline.core.errors import DataError

@@ -189,7 +189,7 @@ def _open_answers(
         return
     from graftline.agent.questions import answer_with_model, list_examples
     from graftline.cli.refactor import open_agent_model
-    from graftline.codemod.migration.generalize import Demonstration
+    from graftline.codemod.migration.units import Demonstration
 
     examples = list_examples(Demonstration(change.path, change.before, change.after) for change in changes)
     with open_agent_model(root, model) as agent_model:

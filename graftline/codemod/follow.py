@@ -14,8 +14,9 @@ from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
 from graftline.codemod.learn import extract_example
 from graftline.codemod.line_changes import list_changed_lines
-from graftline.codemod.migration.generalize import Ask, Demonstration, ProposedRule, generalize
+from graftline.codemod.migration.generalize import Ask, ProposedRule, generalize
 from graftline.codemod.migration.imports import list_import_lines
+from graftline.codemod.migration.units import Demonstration
 from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile

@@ -1,8 +1,8 @@
 """From edits that were made in a few places to the rest of the repository.
 
-    1  the edits shown become small units, and the differences of each unit sites      (`codemod.hunks`, `codemod.diff`)
+    1  the edits shown become small units, and the differences of each unit sites       (`migration.units`, `codemod.diff`)
     2  a site gives rules, from broad to narrow                                                    (`migration.options`)
-    3  rules that change something else in a unit, or what is already edited, are left out
+    3  rules that change something else in a unit, or what is already edited, are left out          (`migration.evidence`)
     4  the others are run over the repository; those that change the same places are one choice     (`migration.places`)
     5  which choice is meant is told by what speaks for each, and by answers about places       (`migration.selection`)
     6  the choice is applied, to the units as well; then again, until the units are as they were shown
@@ -11,59 +11,29 @@
 Everything happens in memory, on a mapping of paths to texts; nothing is written. The rules are plain ast-grep rules.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from graftline.astgrep.binding import Language, is_safe
-from graftline.codemod.change import Change
-from graftline.codemod.diff import Site
-from graftline.codemod.hunks import split_into_hunks
-from graftline.codemod.judge import judge
+from graftline.astgrep.binding import Language
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
+from graftline.codemod.migration.evidence import weigh_evidence
 from graftline.codemod.migration.imports import Source, Sources, follow_imports, is_defined
 from graftline.codemod.migration.layout import lay_out, realign, styles_of
-from graftline.codemod.migration.options import (
-    KEYWORD_WORDS,
-    Option,
-    Rule,
-    generate_options,
-    guard_option,
-    read_renaming,
-    rename_everywhere,
-)
+from graftline.codemod.migration.option import KEYWORD_WORDS, Option, Rule
+from graftline.codemod.migration.options import generate_options
 from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, has_word, parses
+from graftline.codemod.migration.renamings import read_renaming, rename_everywhere
 from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
-from graftline.codemod.migration.traits import traits_of
+from graftline.codemod.migration.units import Demonstration, Unit, language_of, read_units
 from graftline.codemod.source_files import VENDORED
-from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
-from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
-from graftline.sandbox.runner import LANGUAGE_OF
+from graftline.sandbox.base import Sandbox
 
 _MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
-_LEAST_RIGHT = 4
-"""Places that an option puts right for each that it would change otherwise."""
-
-
-_IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
-    "python": re.compile(r"\s*(import|from\s+[\w.]+\s+import)\b"),
-    "java": re.compile(r"\s*import\b"),
-}
-_IMPORT_BLOCK = re.compile(
-    r"(?:\s*+(?:from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{\n]*\{[^}]*\}\s*from[^\n]*|(?:import|from)\s[^\n(]*\n?))++"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """A file before and after edits that were made by hand."""
-
-    path: str
-    before: str
-    after: str
+_INCIDENTAL = 0.7
+"""How likely an edit that one of several demonstrations shows beside what others show is meant for it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +77,6 @@ class Proposal:
     questions: int
 
 
-@dataclass
-class _Unit:
-    """A small part of an edit that was shown."""
-
-    path: str
-    language: Language
-    before: str
-    after: str
-
-
 def generalize(
     demonstrations: Sequence[Demonstration],
     files: Mapping[str, str],
@@ -132,13 +92,11 @@ def generalize(
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
-    units = list(_read_units(demonstrations))
-    # where code is shown as well, imports follow it
-    units = [unit for unit in units if not _is_import(unit)] or units
+    units, followers = read_units(demonstrations)
     languages = {
         path: language
         for path in files
-        if (language := _language_of(path)) is not None and not VENDORED & set(PurePosixPath(path).parts[:-1])
+        if (language := language_of(path)) is not None and not VENDORED & set(PurePosixPath(path).parts[:-1])
     }
     repository = Repository(dict(files), languages, sandbox)
     originals = dict(repository.texts)
@@ -147,25 +105,22 @@ def generalize(
     undone: list[str] = []
     remaining = max_questions if ask else 0
     allowed = remaining
+    most_units = 1
     for step in range(_MAX_STEPS + 1):
-        focus = next((unit for unit in units if unit.before != unit.after and _sites_of(unit)), None)
+        focus = next((unit for unit in units if unit.before != unit.after and unit.sites), None)
         if focus is None:
             break
         if step == _MAX_STEPS:
             undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
-        selection = _choose(focus, units, repository, instruction, ask, remaining)
+        selection, support = _choose(focus, units, repository, instruction, ask, remaining, most_units)
         if selection is None:
             undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
             continue
         remaining -= selection.questions
         option = selection.choice.options[0]
-        for unit in units:
-            if unit.language == focus.language:
-                unit.before = apply_rules(unit.before, unit.language, option.actions, sandbox)
-                if selection.follows_shown:
-                    unit.after = apply_rules(unit.after, unit.language, option.actions, sandbox)
+        _advance([*units, *followers], focus, selection, sandbox)
         if not selection.is_sure:
             if selection.considered:
                 reason = f"{pluralize(selection.considered, 'place')} may be meant, and it is not clear which"
@@ -173,6 +128,7 @@ def generalize(
             else:
                 undone.append(f"{focus.path}: no other place looks like the edit")
             continue
+        most_units = max(most_units, support)
         rules.append(_apply(selection, focus.language, repository))
         options.append(option)
         if selection.refused:
@@ -186,6 +142,7 @@ def generalize(
                 remaining -= selection.questions
                 rules.append(_apply(selection, language, repository))
                 options.append(selection.choice.options[0])
+    rules += _follow(followers, repository, originals, instruction)
     if options:
         shown_before = {shown.path: shown.before for shown in demonstrations}
         _lay_out(repository, originals)
@@ -195,6 +152,32 @@ def generalize(
         undone += _restore_broken(repository, originals)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
     return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
+
+
+def _advance(units: Sequence[Unit], focus: Unit, selection: Selection, sandbox: Sandbox) -> None:
+    """Make in the units what was chosen; where it is not done, give up what stands in the same lines of the edit."""
+    option, change = selection.choice.options[0], focus.change
+    for unit in units:
+        if unit.language == focus.language:
+            unit.before = apply_rules(unit.before, unit.language, option.actions, sandbox)
+            if selection.follows_shown:
+                unit.after = apply_rules(unit.after, unit.language, option.actions, sandbox)
+    if not selection.is_sure and selection.considered and change is not None:
+        focus.give_up_line(focus.after.count("\n", 0, change.code_sites[0].new_start))
+
+
+def _follow(
+    followers: Sequence[Unit], repository: Repository, originals: Mapping[str, str], instruction: str
+) -> Iterator[ProposedRule]:
+    """Make in the files that rules changed what the units show that follow them."""
+    for unit in followers:
+        texts = {path: text for path, text in repository.texts.items() if text != originals[path]}
+        if texts and unit.before != unit.after and unit.sites:
+            changed = Repository(texts, repository.languages, repository.sandbox)
+            selection, _ = _choose(unit, [unit], changed, instruction, None, 0, 1)
+            if selection is not None and selection.is_sure:
+                yield _apply(selection, unit.language, changed)
+                repository.texts.update(changed.texts)
 
 
 def _apply(selection: Selection, language: Language, repository: Repository) -> ProposedRule:
@@ -227,7 +210,7 @@ def _mend(
     shown = {edit.path: edit.before for edit in demonstrations}
     aliases: dict[Language, dict[Imported, Alias]] = {}
     for edit in demonstrations:
-        if (language := _language_of(edit.path)) is not None:
+        if (language := language_of(edit.path)) is not None:
             aliases.setdefault(language, {}).update(find_aliases(edit.before, edit.after, language))
     for path, text in list(repository.texts.items()):
         language, before = repository.languages[path], shown.get(path, originals[path])
@@ -293,91 +276,52 @@ def _list_old_definitions(repository: Repository, options: Sequence[Option]) -> 
     return old_names
 
 
-def _read_units(demonstrations: Iterable[Demonstration]) -> Iterable[_Unit]:
-    count = 0
-    for shown in demonstrations:
-        language = _language_of(shown.path)
-        if language is None:
-            raise DataError(
-                f"{shown.path}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}"
-            )
-        if not (is_safe(shown.before) and is_safe(shown.after)):
-            continue
-        for hunk in split_into_hunks(shown.before, shown.after, language):
-            count += 1
-            yield _Unit(shown.path, language, hunk.before, hunk.after)
-    if not count:
-        raise DataError("demonstrations: show no edit that is small enough and parses; show one function or statement")
-
-
-def _is_import(unit: _Unit) -> bool:
-    """Return whether a unit changes imports alone."""
-    lines = {*unit.before.split("\n")} ^ {*unit.after.split("\n")}
-    kinds = _IMPORT_LINES.get(unit.language, _IMPORT_LINES["java"])
-    text = "\n".join(line for line in unit.before.split("\n") if line.strip())
-    return all(not line.strip() or kinds.match(line) for line in lines) or bool(_IMPORT_BLOCK.fullmatch(text))
-
-
-def _language_of(path: str) -> Language | None:
-    return LANGUAGE_OF.get(PurePosixPath(path).suffix.lower())
-
-
-def _change_of(unit: _Unit) -> Change | None:
-    try:
-        return Change.between(unit.before, unit.after, unit.language)
-    except DataError:
-        return None
-
-
-def _sites_of(unit: _Unit) -> list[Site]:
-    change = _change_of(unit)
-    return change.code_sites if change else []
-
-
 def _choose(
-    focus: _Unit,
-    units: Sequence[_Unit],
+    focus: Unit,
+    units: Sequence[Unit],
     repository: Repository,
     instruction: str,
     ask: Ask | None,
-    remaining: int,
-) -> Selection | None:
-    """Return the choice for the first site of `focus` that has one.
+    questions: int,
+    most_units: int,
+) -> tuple[Selection | None, int]:
+    """Return the choice for the first site of `focus` that has one, and how many units show it.
 
     What is not edited beside an edit stays. Where by that nothing else in the repository is meant, it may follow as well;
-    elsewhere only if somebody is asked, for it speaks against the edit.
+    elsewhere only if somebody is asked, for it speaks against the edit. `most_units` is how many units show another edit.
     """
-    same = [unit for unit in units if unit.language == focus.language]
-    changes = [change for unit in same if (change := _change_of(unit)) is not None]
-    change = _change_of(focus)
-    assert change is not None
-
-    def answer(place: Place) -> bool | None:
-        return ask(Question(*place, repository.texts[place.path])) if ask else None
-
-    selection = None
+    pairs = [(unit, change) for unit in units if unit.language == focus.language and (change := unit.change)]
+    change = next(change for unit, change in pairs if unit is focus)
+    answer = _answer(ask if questions else None, repository)
+    selection, support = None, 0
     sites = [(site, follows) for follows in (False, True) for site in change.code_sites[:_MAX_SITES_TRIED]]
     for site, follows_shown in sites:
         options = list(generate_options(change, site, instruction))[:_MAX_OPTIONS]
-        options = _filter(options, change, changes, repository.sandbox, follows_shown)
-        choices = _group(options, repository.find_places(options, focus.language))
+        evidence = weigh_evidence(options, site, focus, pairs, repository.sandbox, follows_shown)
+        choices = _group(evidence.options, repository.find_places(evidence.options, focus.language))
         if choices and (selection is None or any(choice.places for choice in choices)):
             selection = select(
                 choices,
                 weigh_choices(choices, change, site, instruction),
                 repository.traits_of(place for choice in choices for place in choice.places),
-                traits_of(focus.path, focus.before, site.start, site.end),
-                answer if ask else None,
-                remaining,
+                evidence.traits,
+                answer,
+                -(-questions // (1 + evidence.further)),  # as many for each other edit
+                _INCIDENTAL if evidence.units == 1 < most_units else 0.0,
             )
+            support = evidence.units
             if follows_shown:
                 places = selection.choice.places
-                refused = selection.refused | {place for place in places if not ask and place.path != focus.path}
+                refused = selection.refused | {place for place in places if not answer and place.path != focus.path}
                 is_sure = selection.is_sure and not places <= refused
                 selection = replace(selection, follows_shown=True, refused=refused, is_sure=is_sure)
             if selection.considered:
                 break
-    return selection
+    return selection, support
+
+
+def _answer(ask: Ask | None, repository: Repository) -> Callable[[Place], bool | None] | None:
+    return (lambda place: ask(Question(*place, repository.texts[place.path]))) if ask else None
 
 
 def _choose_renaming(
@@ -388,82 +332,10 @@ def _choose_renaming(
     choices = [choice for choice in _group(options, repository.find_places(options, language)) if choice.places]
     if not choices:
         return None
-
-    def answer(place: Place) -> bool | None:
-        return ask(Question(*place, repository.texts[place.path])) if ask else None
-
+    answer = _answer(ask if remaining else None, repository)
     traits = repository.traits_of(place for choice in choices for place in choice.places)
-    selection = select(choices, [1 / len(choices)] * len(choices), traits, {}, answer if ask else None, remaining)
+    selection = select(choices, [1 / len(choices)] * len(choices), traits, [], answer, remaining)
     return selection if selection.is_sure else None
-
-
-def _filter(
-    options: Sequence[Option], focus: Change, changes: Sequence[Change], sandbox: Sandbox, follows_shown: bool
-) -> list[Option]:
-    """Return the options that explain something of `focus`, contradict hardly a unit and leave alone what is edited.
-
-    With `follows_shown`, places of the units that are not edited may be changed.
-    """
-    chosen = [
-        replace(option, support=right)
-        for option, (right, wrong) in zip(options, _judge(options, focus, sandbox, follows_shown), strict=True)
-        if right and not wrong
-    ]
-    for change in changes:
-        if change.before.text != focus.before.text:
-            chosen = [
-                replace(option, support=option.support + right, contradictions=option.contradictions + wrong)
-                for option, (right, wrong) in zip(chosen, _judge(chosen, change, sandbox, follows_shown), strict=True)
-            ]
-    chosen = [option for option in chosen if option.contradictions * _LEAST_RIGHT <= option.support]
-    chosen = [option for option in chosen if not option.guesses] or chosen
-    # who writes a body again moves its lines, who joins lines of the edit joins those of others
-    chosen = [option for option in chosen if not option.rewrites_lines] or chosen
-    counts = sorted(text.count("\n") for text in (focus.before.text, focus.after.text))
-    results = [apply_rules(focus.before.text, focus.language, option.actions, sandbox) for option in chosen]
-    kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
-    chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
-    return list(_guard_options(chosen, focus, sandbox, follows_shown))
-
-
-def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_shown: bool) -> list[tuple[int, int]]:
-    """Return how many sites each option puts right, and how many places it gets wrong."""
-    actions = [action for option in options for action in option.actions]
-    results = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
-    judgments = [[judge(change, ensure_decided(next(results))) for _ in option.actions] for option in options]
-    edited = [(site.start, site.end) for site in change.code_sites]
-    return [
-        (sum(j.real for j in own), sum(not follows_shown or _meets(match, edited) for j in own for match in j.wrong))
-        for own in judgments
-    ]
-
-
-def _guard_options(options: Sequence[Option], focus: Change, sandbox: Sandbox, follows_shown: bool) -> Iterable[Option]:
-    """Yield the options that leave alone what is edited already, if need be with a condition (`guard_option`)."""
-    after = focus.after.text
-    edited = [(site.new_start, site.new_end) for site in focus.code_sites]
-
-    def list_starts(result: SandboxResult) -> list[int]:
-        return [
-            match.start
-            for match in ensure_decided(result).matches
-            if match.replacement != after[match.start : match.end] and not (follows_shown and not _meets(match, edited))
-        ]
-
-    actions = [action for option in options for action in option.actions]
-    results = iter(sandbox.apply_many(after, focus.language, actions) if actions else ())
-    for option in options:
-        starts = [start for _ in option.actions for start in list_starts(next(results))]
-        if not starts:
-            yield option
-        elif (guarded := guard_option(option, focus, starts)) is not None:
-            [result] = sandbox.apply_many(after, focus.language, guarded.actions[:1])
-            if not list_starts(result):
-                yield guarded
-
-
-def _meets(match: Match, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= match.end and match.start <= end for start, end in spans)
 
 
 def _group(options: Sequence[Option], places: Sequence[OptionPlaces]) -> list[Choice]:

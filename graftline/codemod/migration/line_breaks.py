@@ -103,7 +103,7 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
             brackets.append(
                 _Bracket(old_column, _column(written, column), _last_line(following), takes_comma, is_hanging)
             )
-    return None if lost else written
+    return None if lost else written + new[after[-1].end if after else 0 :]
 
 
 def _start_of_item(before: Sequence[_Token], after: Sequence[_Token], sources: Mapping[int, int], number: int) -> int:

@@ -14,9 +14,10 @@ from graftline.codemod.canonical import words_of, words_within
 from graftline.codemod.diff import common_ends
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.grammar import KEYWORDS
+from graftline.codemod.migration.assignments import is_assigned_again
 from graftline.codemod.migration.imports import is_importable, list_import_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
-from graftline.codemod.migration.options import Option, Rule
+from graftline.codemod.migration.option import Option, Rule
 from graftline.codemod.migration.precedence import Precedence
 from graftline.codemod.migration.traits import traits_of
 from graftline.core.errors import DataError
@@ -273,6 +274,8 @@ def _list_edits(text: str, result: SandboxResult, action: Rule, language: Langua
         column = match.start - text.rfind("\n", 0, match.start) - 1
         if safe is None:
             yield _Edit(match, "operators would bind otherwise")
+        elif is_assigned_again(text, match, language):
+            yield _Edit(match, "it is assigned to elsewhere, or never")
         elif (new := keep_line_breaks(text[match.start : match.end], safe.replacement, column, language)) is None:
             yield _Edit(match, "a comment in it would be lost")
         else:

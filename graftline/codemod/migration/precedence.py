@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language, captures_of, outline
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.migration.options import Rule
+from graftline.codemod.migration.option import Rule
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Match
 

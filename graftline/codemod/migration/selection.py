@@ -18,8 +18,9 @@ from graftline.codemod import background
 from graftline.codemod.canonical import words_of
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
-from graftline.codemod.migration.options import Option
+from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.places import Place
+from graftline.codemod.migration.renamings import read_renaming
 from graftline.codemod.migration.traits import TRAITS
 from graftline.core.hashing import sha256_text
 
@@ -103,15 +104,15 @@ class _State:
     groups: Sequence[_Group]
     prior: Sequence[float]
     """Of each choice, and last of none of them."""
-    own: Traits
-    """Of the place that was shown."""
+    shown: Sequence[Traits]
+    """Of the places that were shown."""
     answers: tuple[tuple[_Group, bool], ...] = ()
     more_loss: float = 0.0
     """How much more a change costs for each time that it is e times as large (`_MORE_LOSS`)."""
 
     def after(self, group: _Group, is_right: bool) -> "_State":
         """Return the state with one more answer."""
-        return _State(self.groups, self.prior, self.own, (*self.answers, (group, is_right)), self.more_loss)
+        return _State(self.groups, self.prior, self.shown, (*self.answers, (group, is_right)), self.more_loss)
 
     @cached_property
     def beliefs(self) -> list[float]:
@@ -128,7 +129,7 @@ class _State:
     @cached_property
     def good(self) -> dict[str, set[str]]:
         """The traits of places that are right, by name."""
-        rows = [self.own, *(group.traits for group, is_right in self.answers if is_right)]
+        rows = [*self.shown, *(group.traits for group, is_right in self.answers if is_right)]
         return {name: {row[name] for row in rows if name in row} for name in TRAITS}
 
     def unlike(self, group: _Group) -> float:
@@ -146,12 +147,14 @@ class _State:
         """How likely a place of each group is right if a choice is the one that is meant, by choice."""
         good, unlike = self.good, [self.unlike(group) for group in self.groups]
         refused = [group for group, is_right in self.answers if not is_right]
+        agreed = [sum(is_right and group is no for group, is_right in self.answers) for no in refused]
         against = [
             [
-                sum(w for n, w in _AGAINST.items() if g.traits[n] == no.traits[n] not in good[n]) + (g is no)
+                sum(w for n, w in _AGAINST.items() if g.traits[n] == no.traits[n] not in good[n])
+                + (g is no) / (1 + yes)
                 for g in self.groups
             ]
-            for no in refused
+            for no, yes in zip(refused, agreed, strict=True)
         ]
         refusals = [_REFUSAL if self.unlike(no) >= _LEAST_UNLIKE else 1.0 for no in refused]
         odds: dict[int, list[float]] = {}
@@ -164,7 +167,8 @@ class _State:
             if own not in by_answers:
                 used = [column for column, is_own in zip(against, own, strict=False) if is_own]
                 base = math.log(
-                    (_RIGHT + own[-1]) / (_WRONG + sum(w for w, is_own in zip(refusals, own, strict=False) if is_own))
+                    (_RIGHT + max(0, len(self.shown) - 1) + own[-1])
+                    / (_WRONG + sum(w for w, is_own in zip(refusals, own, strict=False) if is_own))
                 )
                 by_answers[own] = [_share(base - u - sum(c[g] for c in used)) for g, u in enumerate(unlike)]
             inside = by_answers[own]
@@ -209,17 +213,20 @@ def select(
     choices: Sequence[Choice],
     priors: Sequence[float],
     traits: Mapping[Place, Traits],
-    own: Traits,
+    shown: Sequence[Traits],
     answer: Callable[[Place], bool | None] | None,
     max_questions: int,
+    incidental: float = 0.0,
 ) -> Selection:
     """Return the choice that is taken, after at most `max_questions` answers.
 
-    `priors` are how likely choices are beforehand (`weigh_choices`), `traits` those of every place, `own` of the one shown.
+    `priors` are how likely choices are beforehand (`weigh_choices`), `traits` those of every place, `shown` of those
+    shown. `incidental` is how likely no place but those shown is meant.
     """
     tempered = [prior ** (_TEMPER if answer else 1) for prior in priors]
-    prior = [weight / sum(tempered) * (1 - _NOTHING) for weight in tempered] + [_NOTHING]
-    state = _State(_group_places(choices, traits), prior, own if answer else {}, (), 0.0 if answer else _MORE_LOSS)
+    nothing = max(_NOTHING, incidental)
+    prior = [weight / sum(tempered) * (1 - nothing) for weight in tempered] + [nothing]
+    state = _State(_group_places(choices, traits), prior, shown if answer else (), (), 0.0 if answer else _MORE_LOSS)
     answers: dict[Place, bool | None] = {}
     while answer is not None and len(answers) < max_questions:
         group = _next_group(state, answers)
@@ -317,6 +324,11 @@ def weigh(choice: Choice, choices: Sequence[Choice], change: Change, site: Site,
     row["share"] = math.log1p(most) - math.log1p(count)
     row["larger"] = math.log1p(min(larger, default=count)) - math.log1p(count)
     row["smaller"] = math.log1p(count) - math.log1p(max(smaller, default=0))
+    renaming = read_renaming(instruction)
+    row["told"] = float(
+        renaming is not None
+        and any(o.renamed == renaming and o.kind == "name" and o.context in ("any", "text") for o in choice.options)
+    )
     row["ways"] = math.log(len(choice.options))
     row["background"] = math.log1p(min(_background(option, change.language) for option in choice.options[:2]))
     row["support"] = math.log(max(option.support for option in choice.options))
@@ -336,7 +348,15 @@ def _background(option: Option, language: Language) -> int:
 
 _NOTHING = 0.08
 WEIGHTS: Mapping[str, float] = {
-    **{"name-any": 0.4, "name-kind": -0.3, "name-second": 1.3, "name-text": -1.0, "name-aunt": -0.8, "name-role": -0.1},
+    **{
+        "name-any": 0.4,
+        "name-kind": -0.3,
+        "name-second": 1.3,
+        "name-text": -1.0,
+        "name-aunt": -0.8,
+        "name-role": -0.1,
+        "name-module": 3.0,
+    },
     **{"text-role": 0.6, "text-neighbor": 0.9, "text-aunt": 0.3, "affix-second": -0.1},
     **{"shape-any": 0.7, "shape-role": 0.6, "shape-kind": 0.3, "shape-neighbor": -0.2},
     **{
@@ -347,8 +367,8 @@ WEIGHTS: Mapping[str, float] = {
         "example-any": -0.2,
     },
     **{"places": 0.1, "none": -2.1, "few": -0.9, "share": -0.2, "larger": -0.9, "smaller": 0.3, "ways": 0.9},
-    **{"support": 2.0, "contradictions": -1.0},
-    **{"background": -1.3, "quoted": -0.7, "quoted-said": 0.8, "said": 0.1},
+    **{"support": 3.5, "contradictions": -1.0},
+    **{"background": -1.3, "quoted": -0.7, "quoted-said": 0.8, "said": 0.1, "told": 2.0},
 }
 """Of the features of `weigh`: those of the expected gain on edits of commits (`benchmarks.migrations`, the half that is
 tuned on), kept near values that were set by hand; five-fold, the best choice is then taken for 71 % rather than 53 %."""

@@ -9,7 +9,8 @@ import pytest
 
 from graftline.agent.model import AgentModel, Limits, open_model, read_probability
 from graftline.agent.questions import answer_with_model, list_examples, show_place
-from graftline.codemod.migration.generalize import Demonstration, Question
+from graftline.codemod.migration.generalize import Question
+from graftline.codemod.migration.units import Demonstration
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import open_secrets
 from graftline.llm.base import ChatAnswer, ChatRequest

@@ -1,16 +1,19 @@
 """Edits shown in one place, and what becomes of a repository."""
 
 from contextlib import closing
+from difflib import SequenceMatcher
 
 import pytest
 
 from graftline.astgrep.action import rule_of
 from graftline.codemod.change import Change
-from graftline.codemod.migration.generalize import Demonstration, Question, generalize
-from graftline.codemod.migration.options import Option, generate_options
+from graftline.codemod.migration.generalize import Question, generalize
+from graftline.codemod.migration.option import Option
+from graftline.codemod.migration.options import generate_options
 from graftline.codemod.migration.places import Place, apply_rules
 from graftline.codemod.migration.selection import Choice, select
 from graftline.codemod.migration.traits import traits_of
+from graftline.codemod.migration.units import Demonstration
 from graftline.core.errors import DataError
 from graftline.sandbox.actions import MemorySandbox, ProcessSandboxConfig, open_sandbox
 
@@ -33,8 +36,15 @@ _CASES = {
         "C.java": ("class C { Object g(Object b) {\n\treturn b.toLowerCase(Locale.US);\n} }\n", None),
     }),
     "keyword-of-another": ("A.java", "class A {\n\tprivate Set<A> a;\n}\n", "class A {\n\tprivate final Set<A> a;\n}\n", {
-        "B.java": ("class B {\n\tprivate Set<B> b;\n\tprivate static Set<B> c;\n}\n",
-                   "class B {\n\tprivate final Set<B> b;\n\tprivate static Set<B> c;\n}\n"),
+        "B.java": ("class B {\n\tprivate Set<B> b = g();\n\tprivate static Set<B> c;\n}\n",
+                   "class B {\n\tprivate final Set<B> b = g();\n\tprivate static Set<B> c;\n}\n"),
+    }),
+    "assigned-elsewhere": ("A.java", "class A {\n\tprivate Set<A> a;\n}\n", "class A {\n\tprivate final Set<A> a;\n}\n", {
+        "B.java": ("class B {\n\tprivate B b;\n\tprivate B c;\n\tB(B b) {\n\t\tthis.b = b;\n\t\tthis.c = b;\n\t}\n"
+                   "\tvoid set(B c) {\n\t\tthis.c = c;\n\t}\n}\n",
+                   "class B {\n\tprivate final B b;\n\tprivate B c;\n\tB(B b) {\n\t\tthis.b = b;\n\t\tthis.c = b;\n\t}\n"
+                   "\tvoid set(B c) {\n\t\tthis.c = c;\n\t}\n}\n"),
+        "C.java": ("class C {\n\tprivate C c;\n}\n", None),
     }),
     "wrapped-once": ("m.py", "for n in tree.traverse(nodes.Text):\n    pass\n",
         "for n in list(tree.traverse(nodes.Text)):\n    pass\n", {
@@ -203,7 +213,9 @@ def test_a_name_that_the_instruction_renames_is_renamed_in_strings_comments_and_
     before = (
         "# the old_doc\nuse(config.old_doc)\n\n\ndef check_old_doc(a,\n                  b):\n    return 'old_docs'\n"
     )
+    before += '\n\ndef g():\n    """The old_doc.\n\n    """\n'
     after = "# the new_d\nuse(config.new_d)\n\n\ndef check_new_d(a,\n                b):\n    return 'old_docs'\n"
+    after += '\n\ndef g():\n    """The new_d.\n\n    """\n'
     shown = Demonstration("m.py", "f(1)\n", "f(2)\n")
     texts = {"m.py": "f(2)\n", "n.py": before, "o.py": before}
     proposal = generalize([shown], texts, MemorySandbox(), lambda _: True, "Rename old_doc to new_d")
@@ -227,4 +239,89 @@ def test_what_changes_many_places_needs_more_belief(count, is_sure):
     option = Option((), "name", "any", frozenset())
     choices = [Choice((option,), frozenset(places)), Choice((option,), frozenset())]
     traits = {place: traits_of(place.path, "a", 0, 1) for place in places}
-    assert select(choices, [0.4, 0.6], traits, {}, None, 0).is_sure == is_sure
+    assert select(choices, [0.4, 0.6], traits, [], None, 0).is_sure == is_sure
+
+
+def _follow(shown: dict[str, tuple[str, str]], files: dict[str, str], answer=None, instruction: str = ""):
+    demonstrations = [Demonstration(path, before, after) for path, (before, after) in shown.items()]
+    texts = {**{path: after for path, (_, after) in shown.items()}, **files}
+    return generalize(demonstrations, texts, MemorySandbox(), answer, instruction)
+
+
+def test_a_call_and_its_arguments_are_one_edit():
+    shown = {"m.py": ("def f():\n    x = d.utc() - self.y\n", "def f():\n    x = d.now(tz) - self.y\n")}
+    files = {f"n{n}.py": f"y = d.utc() + {n}\n" for n in range(6)}
+    asked: list[str] = []
+    proposal = _follow(shown, files, lambda question: asked.append(question.replacement) or True)
+    assert {text for path, text in proposal.texts.items()} == {f"y = d.now(tz) + {n}\n" for n in range(6)}
+    assert all("tz" in replacement for replacement in asked)
+
+
+def test_comments_and_modules_follow_the_code_that_is_shown_as_well():
+    head = "/* 2019-2022 */\n"
+    shown = {
+        "A.java": (
+            f"{head}class A {{ void f() {{ old_one(); }} }}\n",
+            f"{head}class A {{ void f() {{ new_one(); }} }}\n",
+        ),
+        "B.java": (f"{head}class B {{}}\n", "/* 2019-2023 */\nclass B {}\n"),
+        "m.js": ("import c from 'c'\n\nc.red(1)\n", "import d from 'pd'\n\nd.red(1)\n"),
+    }
+    files = {
+        "C.java": f"{head}class C {{ void g() {{ old_one(); }} }}\n",
+        "D.java": f"{head}class D {{}}\n",
+        "o.js": "import c from 'c'\nc.red(2)\nc.blue(3)\n",
+        "p.js": "use('c')\n",
+    }
+    proposal = _follow(shown, files, lambda _: True)
+    assert proposal.texts == {
+        "C.java": "/* 2019-2023 */\nclass C { void g() { new_one(); } }\n",
+        "o.js": "import d from 'pd'\nd.red(2)\nd.blue(3)\n",
+    }
+
+
+def test_what_one_of_several_demonstrations_shows_beside_the_others_is_not_done_elsewhere_unasked():
+    shown = {f"{n}.py": (f"x{n} = a.old_one({n})\n", f"x{n} = a.new_one({n})\n") for n in range(2)}
+    shown["m.js"] = ("await f(1)\n", "f(1)\n")
+    shown["2.py"] = ("if list(a.old_one(3)):\n    pass\n", "if any(a.new_one(3)):\n    pass\n")
+    files = {f"n{n}.py": f"y = list(b.old_one({n}))\n" for n in range(9)} | {"o.js": "await g(2)\n"}
+    proposal = _follow(shown, files)
+    assert proposal.texts == {f"n{n}.py": f"y = list(b.new_one({n}))\n" for n in range(9)}
+
+
+_FURTHER = {
+    "decorator-of-a-definition": (
+        ("class A:\n    @p\n    def f(self):\n        return 1\n", "class A:\n    def f(self):\n        return 1\n"),
+        {f"n{n}.py": (f"class B{n}:\n    @p\n    def f(self):\n        return 2\n\n    @p\n    def g(self):\n        return 3\n",
+                      f"class B{n}:\n    def f(self):\n        return 2\n\n    @p\n    def g(self):\n        return 3\n")
+         for n in range(4)},
+    ),
+    "all-arguments": (
+        ("def f(self):\n    super(A, self).f(1)\n", "def f(self):\n    super().f(1)\n"),
+        {f"n{n}.py": (f"def g({a}):\n    super(B{n}, {a}).g(2)\n", f"def g({a}):\n    super().g(2)\n")
+         for n, a in enumerate(("cls", "self") * 3)},
+    ),
+    "module-of-a-package": (
+        ("from mock import patch\n", "from unittest.mock import patch\n"),
+        {"n.py": ("import mock\n\nmock.f()\n", "from unittest import mock\n\nmock.f()\n"),
+         "o.py": ("from mock import Mock\n", "from unittest.mock import Mock\n")},
+    ),
+    "one-line": (
+        ("warn('a', 'b',\n     Old1Warning)\n", "warn('a', 'b',\n     Old1Warning, level=2)\n"),
+        {"n.py": ("warn(a, b, Old2Warning)\n", "warn(a, b, Old2Warning, level=2)\n"),
+         "o.py": ("warn(a, b,\n     Old2Warning)\n", "warn(a, b,\n     Old2Warning, level=2)\n")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _FURTHER)
+def test_one_edit_is_made_in_other_forms(name):
+    edit, files = _FURTHER[name]
+
+    def answer(question: Question) -> bool:
+        new = question.text[: question.start] + question.replacement + question.text[question.end :]
+        ratios = [SequenceMatcher(None, text, files[question.path][1]).ratio() for text in (question.text, new)]
+        return ratios[0] < ratios[1]
+
+    proposal = _follow({"m.py": edit}, {path: text for path, (text, _) in files.items()}, answer)
+    assert proposal.texts == {path: text for path, (_, text) in files.items()}

@@ -1,0 +1,154 @@
+"""Which rules the edits shown speak for, and at which of their places."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from graftline.codemod.change import Change
+from graftline.codemod.diff import Site
+from graftline.codemod.judge import judge
+from graftline.codemod.migration.option import Option
+from graftline.codemod.migration.options import guard_option
+from graftline.codemod.migration.places import apply_rules
+from graftline.codemod.migration.surroundings import find_covering_chain
+from graftline.codemod.migration.traits import traits_of
+from graftline.codemod.migration.units import Unit
+from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
+
+_LEAST_RIGHT = 4
+"""Places that an option puts right for each that it would change otherwise."""
+_CALL = ("call", "call_expression", "method_invocation")
+_ARGUMENTS = ("argument_list", "arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Options that explain an edit, with what they do to all that are shown."""
+
+    options: list[Option]
+    traits: list[dict[str, str]]
+    """Of the places shown that they put right."""
+    units: int
+    """Units that have such places."""
+    further: int
+    """Edits that no option makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    fixed: frozenset[int]
+    """Sites that an option puts right, by their number among those of the change."""
+    wrong: int
+    """Places that it gets wrong."""
+
+
+def weigh_evidence(
+    options: Sequence[Option],
+    site: Site,
+    focus: Unit,
+    units: Sequence[tuple[Unit, Change]],
+    sandbox: Sandbox,
+    follows_shown: bool,
+) -> Evidence:
+    """Return the options that explain something of `focus`, contradict hardly a unit and leave alone what is edited.
+
+    With `follows_shown`, places of the units that are not edited may be changed.
+    """
+    change = next(change for unit, change in units if unit is focus)
+    fits = _judge(options, change, sandbox, follows_shown)
+    pairs = [(option, fit) for option, fit in zip(options, fits, strict=True) if fit.fixed and not fit.wrong]
+    call = _list_sites_of_call(change, site)
+    pairs = [(option, fit) for option, fit in pairs if call <= fit.fixed] or pairs
+    chosen = [replace(option, support=len(fit.fixed)) for option, fit in pairs]
+    places = [(focus, change, frozenset[int]().union(*(fit.fixed for _, fit in pairs)))]
+    for unit, other in units:
+        if unit.before != focus.before:
+            fits = _judge(chosen, other, sandbox, follows_shown)
+            chosen = [
+                replace(o, support=o.support + len(fit.fixed), contradictions=o.contradictions + fit.wrong)
+                for o, fit in zip(chosen, fits, strict=True)
+            ]
+            places.append((unit, other, frozenset[int]().union(*(fit.fixed for fit in fits))))
+    chosen = [option for option in chosen if option.contradictions * _LEAST_RIGHT <= option.support]
+    chosen = [option for option in chosen if not option.guesses] or chosen
+    # who writes a body again moves its lines, who joins lines of the edit joins those of others
+    chosen = [option for option in chosen if not option.rewrites_lines] or chosen
+    counts = sorted(text.count("\n") for text in (focus.before, focus.after))
+    results = [apply_rules(focus.before, focus.language, option.actions, sandbox) for option in chosen]
+    kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
+    chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
+    traits = [
+        dict(traits_of(unit.path, unit.before, other.sites[n].start, other.sites[n].end))
+        for unit, other, numbers in places
+        for n in sorted(numbers)
+    ]
+    guarded = list(_guard_options(chosen, change, sandbox, follows_shown))
+    explained = {id(unit) for unit, _, numbers in places if numbers}
+    further = {
+        (unit.before[other.code_sites[0].start : other.code_sites[0].end], other.code_sites[0].text)
+        for unit, other in units
+        if other.code_sites and id(unit) not in explained
+    }
+    return Evidence(guarded, traits, len(explained), len(further))
+
+
+def _list_sites_of_call(change: Change, site: Site) -> frozenset[int]:
+    """Return the sites that are one edit with `site`: what a call calls, and arguments that it gets or loses."""
+    chain = find_covering_chain(change.before, site)
+    call = next((node for node in reversed(chain) if node.kind in _CALL), None)
+    if call is None:
+        return frozenset()
+    callee, arguments = set[int](), set[int]()
+    for number, other in enumerate(change.sites):
+        if other.is_blank or not (call.start <= other.start and other.end <= call.end):
+            continue
+        own = find_covering_chain(change.before, other)
+        if next((node for node in reversed(own) if node.kind in _CALL), None) is call:
+            below = own[next(level for level, node in enumerate(own) if node is call) + 1 :]
+            if not any(node.kind in _ARGUMENTS for node in below):
+                callee.add(number)
+            elif below[-1].kind in _ARGUMENTS or not other.text:
+                arguments.add(number)
+    is_one = callee and arguments and change.sites.index(site) in callee | arguments
+    return frozenset(callee | arguments) if is_one else frozenset()
+
+
+def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_shown: bool) -> list[_Fit]:
+    actions = [action for option in options for action in option.actions]
+    results = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
+    judgments = [[judge(change, ensure_decided(next(results))) for _ in option.actions] for option in options]
+    edited = [(site.start, site.end) for site in change.code_sites]
+    return [
+        _Fit(
+            frozenset(n for j in own for n in j.fixed if not change.sites[n].is_blank),
+            sum(not follows_shown or _meets(match, edited) for j in own for match in j.wrong),
+        )
+        for own in judgments
+    ]
+
+
+def _guard_options(options: Sequence[Option], focus: Change, sandbox: Sandbox, follows_shown: bool) -> Iterable[Option]:
+    """Yield the options that leave alone what is edited already, if need be with a condition (`guard_option`)."""
+    after = focus.after.text
+    edited = [(site.new_start, site.new_end) for site in focus.code_sites]
+
+    def list_starts(result: SandboxResult) -> list[int]:
+        return [
+            match.start
+            for match in ensure_decided(result).matches
+            if match.replacement != after[match.start : match.end] and not (follows_shown and not _meets(match, edited))
+        ]
+
+    actions = [action for option in options for action in option.actions]
+    results = iter(sandbox.apply_many(after, focus.language, actions) if actions else ())
+    for option in options:
+        starts = [start for _ in option.actions for start in list_starts(next(results))]
+        if not starts:
+            yield option
+        elif (guarded := guard_option(option, focus, starts)) is not None:
+            [result] = sandbox.apply_many(after, focus.language, guarded.actions[:1])
+            if not list_starts(result):
+                yield guarded
+
+
+def _meets(match: Match, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= match.end and match.start <= end for start, end in spans)

@@ -1,0 +1,135 @@
+"""The edits that are shown, as small units, and which of them follow from the others."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from graftline.astgrep.binding import Language, is_safe
+from graftline.codemod.change import Change
+from graftline.codemod.diff import Site, apply_sites
+from graftline.codemod.hunks import split_into_hunks
+from graftline.codemod.migration.imports import read_imports
+from graftline.codemod.migration.surroundings import find_covering_chain
+from graftline.core.errors import DataError
+from graftline.sandbox.runner import LANGUAGE_OF
+
+_IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
+    "python": re.compile(r"\s*(import|from\s+[\w.]+\s+import)\b"),
+    "java": re.compile(r"\s*import\b"),
+}
+_IMPORT_BLOCK = re.compile(
+    r"(?:\s*+(?:from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{\n]*\{[^}]*\}\s*from[^\n]*|(?:import|from)\s[^\n(]*\n?))++"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A file before and after edits that were made by hand."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(eq=False)
+class Unit:
+    """A small part of an edit that was shown."""
+
+    path: str
+    language: Language
+    before: str
+    after: str
+
+    @property
+    def change(self) -> Change | None:
+        """What is still to be made of it; None where a text cannot be parsed."""
+        try:
+            return Change.between(self.before, self.after, self.language)
+        except DataError:
+            return None
+
+    @property
+    def sites(self) -> list[Site]:
+        """Where it is still to be changed."""
+        change = self.change
+        return change.code_sites if change else []
+
+    def give_up_line(self, line: int) -> None:
+        """Take what is still to be changed in line `line` of the text after, from 0, as made: it belongs to what is not done."""
+        change = self.change
+        sites = change.sites if change else []
+        near = [site for site in sites if self.after.count("\n", 0, site.new_start) == line]
+        self.before = apply_sites(self.before, near, 0, len(self.before))
+
+
+def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], list[Unit]]:
+    """Return the units that show what is meant, edits that several units share first, and those that follow them.
+
+    Where code is shown, imports and comments follow it. What imports follow by themselves is left out; not that a name comes
+    from another module.
+
+    DataError if nothing is shown, or a file shown is in no known language.
+    """
+    units = list(_split(demonstrations))
+    if not units:
+        raise DataError("demonstrations: show no edit that is small enough and parses; show one function or statement")
+    roles = [_role_of(unit) for unit in units]
+    leading = [unit for unit, role in zip(units, roles, strict=True) if role == "code"]
+    if not leading:
+        return units, []
+    edits = [frozenset(_texts_of(unit)) for unit in leading]
+    counts = Counter(edit for own in edits for edit in own)
+    order = sorted(range(len(leading)), key=lambda n: -max((counts[edit] for edit in edits[n]), default=0))
+    return [leading[n] for n in order], [u for u, role in zip(units, roles, strict=True) if role == "follower"]
+
+
+def language_of(path: str) -> Language | None:
+    """Return the language that the end of a path says."""
+    return LANGUAGE_OF.get(PurePosixPath(path).suffix.lower())
+
+
+def _split(demonstrations: Iterable[Demonstration]) -> Iterator[Unit]:
+    for shown in demonstrations:
+        language = language_of(shown.path)
+        if language is None:
+            raise DataError(
+                f"{shown.path}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}"
+            )
+        if is_safe(shown.before) and is_safe(shown.after):
+            for hunk in split_into_hunks(shown.before, shown.after, language):
+                yield Unit(shown.path, language, hunk.before, hunk.after)
+
+
+def _texts_of(unit: Unit) -> Sequence[tuple[str, str]]:
+    return [(unit.before[site.start : site.end], site.text) for site in unit.sites]
+
+
+def _role_of(unit: Unit) -> Literal["code", "follower", "none"]:
+    if _is_import(unit):
+        return "follower" if _moves_names(unit) else "none"
+    change = unit.change
+    kinds = [find_covering_chain(change.before, site)[-1].kind for site in change.code_sites] if change else []
+    return "follower" if kinds and all("comment" in kind for kind in kinds) else "code"
+
+
+def _is_import(unit: Unit) -> bool:
+    """Return whether a unit changes imports alone."""
+    lines = {*unit.before.split("\n")} ^ {*unit.after.split("\n")}
+    kinds = _IMPORT_LINES.get(unit.language, _IMPORT_LINES["java"])
+    text = "\n".join(line for line in unit.before.split("\n") if line.strip())
+    return all(not line.strip() or kinds.match(line) for line in lines) or bool(_IMPORT_BLOCK.fullmatch(text))
+
+
+def _moves_names(unit: Unit) -> bool:
+    """Return whether a unit imports as many names as before, from other modules."""
+    try:
+        old, new = (
+            [source.module for statement in read_imports(text, unit.language) for source in statement.names.values()]
+            for text in (unit.before, unit.after)
+        )
+    except DataError:
+        return False
+    return len(old) == len(new) and old != new
