@@ -1,5 +1,6 @@
 """The commands below `graftline model`: the weights of language models, and the servers of a fleet."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from graftline.core.secrets import Secrets
     from graftline.llm.fleet import Fleet
     from graftline.llm.servers.processes import ActorStatus
+    from graftline.llm.weights.merge_gguf import Packing
 
 
 @click.command()
@@ -111,6 +113,89 @@ def convert_adapter(paths: "Paths", folder: Path, base: str, output: Path) -> Ou
     built = convert_to_gguf(folder, model_file(base, paths, os.environ), output.absolute())
     file = output / built.record.name
     return Output({"base": base, "path": file, "layers": built.record.counts["layers"]}, text=str(file))
+
+
+@click.command()
+@click.argument("adapter")
+@click.option("--base", help="What it was trained on: a model of configs/models.yaml, or a folder with safetensors.")
+@click.option("--output", type=FOLDER, required=True, help="Folder of the model.")
+@output_option
+@pass_paths
+def merge(paths: "Paths", adapter: str, base: str | None, output: Path) -> Output:
+    """Add ADAPTER, a folder or a recipe, to the weights of its base: a full model in safetensors."""
+    from graftline.llm.weights.catalog import safetensors_folder
+    from graftline.llm.weights.merge import merge_adapter
+
+    folder = _find_adapter(paths, adapter)
+    base = base or _read_base(folder)
+    weights = Path(base) if Path(base).is_dir() else safetensors_folder(base, paths, os.environ)
+    built = merge_adapter(folder, weights, output.absolute())
+    return Output({"base": base, "path": output, "layers": built.record.counts["layers"]}, text=str(output))
+
+
+@click.command()
+@click.argument("adapter")
+@click.option("--gguf", "is_gguf", is_flag=True, help="As one file in GGUF, for llama.cpp; the only form there is.")
+@click.option("--base", help="What it was trained on: a model of configs/models.yaml, or a file in GGUF.")
+@click.option("--output", type=FOLDER, required=True, help="Folder of the artifact.")
+@click.option(
+    "--packing", type=click.Choice(["f32", "f16", "bf16", "q8_0"]), default="f16", help="Of the weights that change."
+)
+@output_option
+@pass_paths
+def export(
+    paths: "Paths", adapter: str, is_gguf: bool, base: str | None, output: Path, packing: "Packing"
+) -> Output:  # fmt: skip
+    """Add ADAPTER, a folder or a recipe, to the weights of its base, and write the whole model as a file in GGUF."""
+    if not is_gguf:
+        raise click.UsageError("say --gguf, the form to write; `graftline model merge` writes safetensors")
+    from graftline.llm.weights.catalog import model_file
+    from graftline.llm.weights.merge_gguf import export_gguf
+
+    folder = _find_adapter(paths, adapter)
+    base = base or _read_base(folder)
+    weights = Path(base) if Path(base).is_file() else model_file(base, paths, os.environ)
+    built = export_gguf(folder, weights, output.absolute(), packing)
+    file = output / built.record.name
+    return Output({"base": base, "path": file, "layers": built.record.counts["layers"]}, text=str(file))
+
+
+@click.command("import")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--base", required=True, help="Model that the backend serves, of configs/models.yaml or with --folder.")
+@click.option(
+    "--folder", "base_folder", type=FOLDER, help="Safetensors of that model, if it is not of configs/models.yaml."
+)
+@click.option("--store", type=FOLDER, help="Folder of the backend's checkpoints.  [default: data/tinker]")
+@output_option
+@pass_paths
+def import_(paths: "Paths", folder: Path, base: str, base_folder: Path | None, store: Path | None) -> Output:
+    """Make a checkpoint of the PEFT adapter in FOLDER, which recipes go on training by `start_from`."""
+    from graftline.llm.weights.catalog import safetensors_folder
+    from graftline.training.local.peft_import import import_adapter
+
+    weights = base_folder or safetensors_folder(base, paths, os.environ)
+    path = import_adapter(folder, weights, base, store or paths.data / "tinker")
+    return Output({"base": base, "path": path}, text=path)
+
+
+def _find_adapter(paths: "Paths", name: str) -> Path:
+    """Return the folder of an adapter, which is named itself or by the recipe that ends with it."""
+    for folder in (Path(name), paths.adapter(name)):
+        if folder.is_dir():
+            return folder
+    raise ConfigError(
+        f"adapter {name!r}: is no folder, and no adapter of a recipe in {paths.adapters}; name one of them"
+    )
+
+
+def _read_base(folder: Path) -> str:
+    """Return the name of the model that an adapter of the backend was trained on."""
+    try:
+        facts = json.loads((folder / "facts.json").read_text("utf-8"))
+        return str(facts["base_model"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{folder}: does not say what it was trained on; name it by --base") from None
 
 
 def fleet_option(command: CommandT) -> CommandT:
@@ -248,4 +333,4 @@ def _status_row(actor: "ActorStatus") -> tuple[str, ...]:
     return tuple("" if cell is None or cell is False else str(cell) for cell in cells)
 
 
-COMMANDS = (list_, fetch, verify, serve, status, logs, stop, convert, convert_adapter, units)
+COMMANDS = (list_, fetch, verify, serve, status, logs, stop, convert, convert_adapter, merge, export, import_, units)

@@ -4,36 +4,26 @@ numpy does it: neither torch nor transformers is needed. What llama.cpp could no
 so is an adapter whose layers are not those of the base.
 """
 
-import json
-import math
 import mmap
 import os
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from gguf import MODEL_ARCH_NAMES, GGUFWriter, Keys, get_tensor_name_map
-from safetensors import SafetensorError, deserialize
 
 from graftline.core.build import Built, Contents, Request, build
 from graftline.core.errors import DataError, ModelError
 from graftline.core.hashing import code_version, sha256_file
+from graftline.llm.weights.peft_files import CONFIG, WEIGHTS, Pair, PeftAdapter, read_adapter
 
-Pair = tuple[np.ndarray, np.ndarray]
-"""The matrices A, (rank, columns), and B, (rows, rank), of one layer."""
 KIND = "lora-gguf"
 """Of the record of a converted adapter."""
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _ROTATED = ("attn_q", "attn_k")
 _HAS_PERMUTED_ROTATION = {"llama": True, "qwen2": False, "qwen3": False}
 """Architectures whose files are converted. In those of llama, the rows of queries and keys stand in another order."""
-_NAME = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<side>[AB])\.weight")
-_NOT_APPLIED = ("alpha_pattern", "rank_pattern", "use_dora", "fan_in_fan_out", "modules_to_save", "lora_bias")
-"""Settings of PEFT that change what an adapter does, and that a GGUF file cannot say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +75,50 @@ def write_lora(folder: Path, base: Base, target: Path) -> int:
     Raises:
         DataError: `folder` holds no adapter that llama.cpp can apply to `base`.
     """
-    config = _config(folder)
-    rank = int(config["r"])
-    pairs = _pairs(folder, base)
-    for layer, (down, _) in pairs.items():
-        if down.shape[0] != rank:
-            raise DataError(
-                f"{folder}: rank of {layer} is {down.shape[0]}, but {CONFIG} says {rank}; download it again"
-            )
+    adapter = read_adapter(folder, "llama.cpp")
+    pairs = name_pairs(folder, adapter, base)
     # llama.cpp divides by the rank itself
-    alpha = float(config["lora_alpha"]) * (math.sqrt(rank) if config.get("use_rslora") else 1.0)
-    _write(target, base.architecture, folder.resolve().name, alpha, pairs)
+    _write(target, base.architecture, folder.resolve().name, adapter.scaling * adapter.rank, pairs)
     return len(pairs)
+
+
+def name_pairs(folder: Path, adapter: PeftAdapter, base: Base) -> dict[str, Pair]:
+    """Return the matrices of `adapter`, which is in `folder`, by the names of layers in GGUF, rows in the order of llama.cpp.
+
+    DataError if a layer is not one of `base`.
+    """
+    architecture = next(key for key, name in MODEL_ARCH_NAMES.items() if name == base.architecture)
+    names = get_tensor_name_map(architecture, base.layers)
+    pairs = {}
+    for own_name, pair in adapter.pairs.items():
+        layer = names.get_name(own_name)
+        if layer is None:
+            raise DataError(
+                f"{folder}: holds {own_name!r}, which {base.architecture} has not in GGUF; name another base"
+            )
+        pairs[layer] = _fit(folder, base, layer, pair)
+    return pairs
+
+
+def _fit(folder: Path, base: Base, layer: str, pair: Pair) -> Pair:
+    shape = base.shapes.get(f"{layer}.weight")
+    if shape is None:
+        reason = (
+            "its output layer is its embedding; train with train_unembed: false"
+            if layer == "output"
+            else "name its own base"
+        )
+        raise DataError(f"{folder}: changes {layer!r}, which the base has not: {reason}")
+    down, up = pair
+    if (up.shape[0], down.shape[1]) != shape:
+        raise DataError(
+            f"{folder}: {layer!r} is for a matrix of {up.shape[0]} x {down.shape[1]}, but that of the base is"
+            f" {shape[0]} x {shape[1]}; name the model that the adapter was trained on"
+        )
+    part = layer.rpartition(".")[2]
+    if _HAS_PERMUTED_ROTATION[base.architecture] and part in _ROTATED:
+        up = _permute_rows(up, base.heads if part == "attn_q" else base.key_heads)
+    return down, up
 
 
 def _write(target: Path, architecture: str, name: str, alpha: float, pairs: Mapping[str, Pair]) -> None:
@@ -122,61 +144,6 @@ def _write(target: Path, architecture: str, name: str, alpha: float, pairs: Mapp
         partial.unlink(missing_ok=True)
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    try:
-        config = json.loads(path.read_bytes())
-        if config["peft_type"] != "LORA" or int(config["r"]) < 1 or not float(config["lora_alpha"]):
-            raise ValueError("it describes no LoRA")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path}: is not the configuration of a LoRA adapter of PEFT ({error}); name its folder"
-        ) from None
-    lost = [key for key in _NOT_APPLIED if config.get(key)]
-    if config.get("bias", "none") != "none":
-        lost.append("bias")
-    if lost:
-        raise DataError(f"{path}: llama.cpp cannot apply {', '.join(lost)}; train the adapter without")
-    return dict(config)
-
-
-def _pairs(folder: Path, base: Base) -> dict[str, Pair]:
-    """Return the matrices of every layer, by its name in GGUF."""
-    architecture = next(key for key, name in MODEL_ARCH_NAMES.items() if name == base.architecture)
-    names = get_tensor_name_map(architecture, base.layers)
-    sides: dict[str, dict[str, np.ndarray]] = {}
-    for name, tensor in _tensors(folder / WEIGHTS).items():
-        match = _NAME.fullmatch(name)
-        layer = names.get_name(match["layer"]) if match else None
-        if match is None or layer is None:
-            raise DataError(f"{folder}: holds {name!r}, which {base.architecture} has not in GGUF; name another base")
-        sides.setdefault(layer, {})[match["side"]] = tensor
-    return {layer: _pair(folder, base, layer, sides) for layer, sides in sides.items()}
-
-
-def _pair(folder: Path, base: Base, layer: str, sides: Mapping[str, np.ndarray]) -> Pair:
-    shape = base.shapes.get(f"{layer}.weight")
-    if shape is None:
-        reason = (
-            "its output layer is its embedding; train with train_unembed: false"
-            if layer == "output"
-            else "name its own base"
-        )
-        raise DataError(f"{folder}: changes {layer!r}, which the base has not: {reason}")
-    if set(sides) != {"A", "B"} or sides["A"].ndim != 2 or sides["B"].ndim != 2:
-        raise DataError(f"{folder}: {layer!r} has not one matrix A and one matrix B; download the adapter again")
-    down, up = sides["A"], sides["B"]
-    if (up.shape[0], down.shape[1]) != shape or up.shape[1] != down.shape[0]:
-        raise DataError(
-            f"{folder}: {layer!r} is for a matrix of {up.shape[0]} x {down.shape[1]}, but that of the base is"
-            f" {shape[0]} x {shape[1]}; name the model that the adapter was trained on"
-        )
-    part = layer.rpartition(".")[2]
-    if _HAS_PERMUTED_ROTATION[base.architecture] and part in _ROTATED:
-        up = _permute_rows(up, base.heads if part == "attn_q" else base.key_heads)
-    return down, up
-
-
 def _permute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
     """Put halves of every head side by side: rows 0 1 2 3 of one head become 0 2 1 3.
 
@@ -185,26 +152,6 @@ def _permute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
     """
     halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
-
-
-def _tensors(path: Path) -> dict[str, np.ndarray]:
-    """Return the tensors of a safetensors file in float32; safetensors' own reader for numpy knows no bfloat16."""
-    try:
-        tensors = {name: _float32(view) for name, view in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
-    except (OSError, SafetensorError, KeyError) as error:
-        raise DataError(f"{path}: holds no weights of an adapter ({error}); download it again") from None
-    if not tensors:
-        raise DataError(f"{path}: is empty; download the adapter again")
-    return tensors
-
-
-def _float32(view: Mapping[str, Any]) -> np.ndarray:
-    if view["dtype"] == "BF16":
-        # the upper half of a float32
-        bits = np.frombuffer(view["data"], "<u2").astype("<u4") << 16
-        return bits.view("<f4").reshape(view["shape"])
-    kind = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[view["dtype"]]
-    return np.frombuffer(view["data"], kind).astype("<f4").reshape(view["shape"])
 
 
 _VERSIONS = (2, 3)

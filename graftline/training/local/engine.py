@@ -40,7 +40,7 @@ from graftline.training.local.lora import (
 from graftline.training.local.losses import check_inputs, loss_options
 from graftline.training.local.passes import Example, Passes
 
-_MAX_RANK = 512
+MAX_RANK = 512
 _WARM_UP_TOKENS = 16
 
 
@@ -123,8 +123,8 @@ class Engine:
 
     def create(self, run_id: str, shape: LoraShape) -> Run:
         """Return a new run, with weights that `shape.seed` decides; DataError where the shape does not fit the model."""
-        if not 1 <= shape.rank <= _MAX_RANK:
-            raise DataError(f"rank is {shape.rank}, but 1 to {_MAX_RANK} was expected")
+        if not 1 <= shape.rank <= MAX_RANK:
+            raise DataError(f"rank is {shape.rank}, but 1 to {MAX_RANK} was expected")
         seed = shape.seed if shape.seed is not None else int.from_bytes(os.urandom(4), "little")
         name = _adapter_name("run")
         with torch.random.fork_rng(devices=[]):

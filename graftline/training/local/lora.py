@@ -82,7 +82,7 @@ def write_files(
     """Write a checkpoint of `run`: its `weights`, and their `config` for PEFT."""
     save_file({key: value.detach().cpu().contiguous() for key, value in weights.items()}, folder / ADAPTER)
     values = {**config, "base_model_name_or_path": base_model, "inference_mode": True}
-    (folder / ADAPTER_CONFIG).write_text(json.dumps(_jsonable(values), indent=2, sort_keys=True) + "\n", "utf-8")
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(jsonable(values), indent=2, sort_keys=True) + "\n", "utf-8")
     facts = {"base_model": base_model, **asdict(run.shape), "steps": run.steps, "has_optimizer": with_optimizer}
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     if with_optimizer:
@@ -113,14 +113,14 @@ def restore_optimizer(run: Run, folder: Path) -> None:
             }
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Return `value` without types that JSON lacks: sets are sorted lists, enumerations their values."""
     if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
     if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
+        return [jsonable(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return getattr(value, "value", value)
     return str(value)

@@ -141,7 +141,7 @@ def test_an_output_layer_of_its_own_may_be_changed(tmp_path: Path) -> None:
         ({OUTPUT: 9}, {}, "is for a matrix of 9 x 8, but that of the base is 8 x 8; name the model"),
         ({OUTPUT.replace("layers.1", "layers.0"): 8}, {}, "changes 'blk.0.attn_output', which the base has not"),
         ({"base_model.model.vision.proj": 8}, {}, "which llama has not in GGUF"),
-        ({OUTPUT: 8}, {"r": 4}, "rank of blk.1.attn_output is 2, but adapter_config.json says 4"),
+        ({OUTPUT: 8}, {"r": 4}, "rank of model.layers.1.self_attn.o_proj is 2, but adapter_config.json says 4"),
         ({OUTPUT: 8}, {"use_dora": True, "rank_pattern": {"q": 1}}, "cannot apply rank_pattern, use_dora"),
         ({OUTPUT: 8}, {"bias": "all"}, "cannot apply bias"),
         ({OUTPUT: 8}, {"peft_type": "IA3"}, "is not the configuration of a LoRA adapter"),
