@@ -40,6 +40,15 @@ from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail.open import JailConfig
 
 Outcome = Literal["changed", "already done", "no place", "no agreement", "no rule", "not asked"]
+MEANINGS: Mapping[Outcome, str] = {
+    "already done": "nothing to do: the files have what the instruction asks for, and nothing that it says is to go",
+    "no place": "no line of the files has a word of the instruction; quote code in backticks, or give an --example",
+    "no agreement": "the attempts of the model do not agree on an edit; give an --example, or say what is to be written",
+    "no rule": "no rule makes the edit in any place; do it by hand, and `graftline follow` does the rest",
+    "not asked": "the instruction is not understood without a model; name one with --model, or give an --example",
+    "changed": "the files change, and rules say how",
+}
+"""What somebody is told of an outcome."""
 MAX_INSTRUCTION, MAX_READ_FILES, MAX_READ_RULES, MAX_SHOWN = 4_000, 400, 8, 3
 _LEAST_LIKE = 0.5
 """Of the score of the first place, what the next one has to have to be edited by the model as well."""

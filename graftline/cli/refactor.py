@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _FOLDER = Path("agent")
-_SAID = {
-    "already done": "nothing to do: the files have what the instruction asks for, and nothing that it says is to go",
-    "no place": "no line of the files has a word of the instruction; quote code in backticks, or give an --example",
-    "no agreement": "the attempts of the model do not agree on an edit; give an --example, or say what is to be written",
-    "no rule": "no rule makes the edit in any place; do it by hand, and `graftline follow` does the rest",
-    "not asked": "the instruction is not understood without a model; name one with --model, or give an --example",
-}
 
 
 @click.command()
@@ -192,6 +185,7 @@ def _repeat(
 
 
 def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
+    from graftline.agent.refactor import MEANINGS
     from graftline.codemod.explain import summarize
 
     for rule in proposal.rules:
@@ -203,7 +197,7 @@ def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
     for sentence in proposal.undone:
         click.echo(f"not done: {sentence}", err=True)
     if proposal.outcome != "changed":
-        click.echo(_SAID[proposal.outcome], err=True)
+        click.echo(MEANINGS[proposal.outcome], err=True)
     if model is not None:
         spent = model.spent
         click.echo(

@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from graftline.agent.refactor import Outcome
 from graftline.astgrep.binding import Language
 
 
@@ -127,6 +128,22 @@ class FollowedResult(AppliedResult):
     contradictions: list[str]
     undone: list[str]
     """What was not done, and why."""
+
+
+class RefactoredResult(AppliedResult):
+    """What a repository becomes if an instruction is done."""
+
+    outcome: Outcome
+    meaning: str
+    """Of the outcome, and what to do."""
+    rules: list[RuleInWords]
+    yaml: str
+    undone: list[str]
+    contradictions: list[str]
+    tests_passed: bool | None
+    """Whether the tests of the server pass with the change; None where it has none, or they could not run."""
+    model_tokens: int
+    """That the language model took."""
 
 
 class MinedResult(_Model):

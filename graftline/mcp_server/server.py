@@ -36,6 +36,7 @@ from graftline.mcp_server.results import (
     LearnedResult,
     MinedResult,
     PreviewResult,
+    RefactoredResult,
     UndoneResult,
 )
 from graftline.sandbox.actions import SandboxConfig
@@ -47,7 +48,7 @@ MAX_CALLS = 2
 _PROGRESS_S = 1.0
 _INSTRUCTIONS = (
     "Graftline turns an edit into ast-grep rules and applies them to a whole repository. Learn a rule from one example"
-    " (learn_rule) or edit one place by hand and let the rest follow (follow_edit); look at what would change"
+    " (learn_rule) or edit one place by hand and let the rest follow (follow_edit), or say what is to be changed (refactor); look at what would change"
     " (preview_rule); write it (apply_rule with write=true); take it back (undo). Nothing is written without write=true."
 )
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -70,12 +71,18 @@ class RuleServer:
     """The tools over one root."""
 
     def __init__(
-        self, root: Path, actions: SandboxConfig, secrets: Secrets, time_limit_s: float = TIME_LIMIT_S
+        self,
+        root: Path,
+        actions: SandboxConfig,
+        secrets: Secrets,
+        time_limit_s: float = TIME_LIMIT_S,
+        agent: tools.AgentSettings | None = None,
     ) -> None:
         """`secrets` are taken out of every result. ConfigError if `root` is no folder."""
         if not root.is_dir():
             raise ConfigError(f"{root}: is no folder; name the one that the server is to work in")
         self._root, self._actions, self._secrets = root.resolve(), actions, secrets
+        self._agent = agent or tools.AgentSettings()
         self._time_limit_s, self._limiter = time_limit_s, anyio.CapacityLimiter(MAX_CALLS)
 
     def build(self) -> MCPServer[Any]:
@@ -84,7 +91,7 @@ class RuleServer:
             "graftline", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR", subscriptions=False
         )
         reading: tuple[_Tool, ...] = (self.learn_rule, self.preview_rule, self.mine_rules, self.explain_rule)
-        writing: tuple[_Tool, ...] = (self.apply_rule, self.follow_edit, self.undo)
+        writing: tuple[_Tool, ...] = (self.apply_rule, self.follow_edit, self.refactor, self.undo)
         for function in (*reading, *writing):
             server.add_tool(function, annotations=_READS if function in reading else _WRITES)
         return server
@@ -131,6 +138,27 @@ class RuleServer:
         arguments = {"path": path, "instruction": instruction, "answers": answers, "reject": reject, "write": write}
         return await self._run(ctx, tools.follow_tree, arguments)
 
+    async def refactor(
+        self,
+        ctx: Context[Any, Any],
+        instruction: Annotated[str, Field(min_length=1, max_length=10_000)],
+        path: Annotated[_Path, Field(description="Folder of the repository, or one in it.")] = ".",
+        examples: Annotated[tuple[ExampleInput, ...], Field(max_length=20)] = (),
+        language: Annotated[Language | None, Field(description="Needed with examples that are texts.")] = None,
+        keep: Annotated[_Names, Field(description="Files or folders that stay as they are.")] = (),
+        attempts: Annotated[int, Field(ge=1, le=64, description="Of the model, at each place.")] = 4,
+        reject: _Reject = (),
+        write: _Write = False,
+    ) -> RefactoredResult:
+        """Change a repository as an instruction says, such as "Use `fetch(url)` instead of `get(url)`", with code in backticks.
+
+        Examples, or the language model that the server was started with, settle what the instruction leaves open."""
+        arguments = {
+            "instruction": instruction, "path": path, "examples": examples, "language": language, "keep": keep,
+            "attempts": attempts, "reject": reject, "write": write,
+        }  # fmt: skip
+        return await self._run(ctx, tools.refactor_tree, arguments)
+
     async def mine_rules(
         self,
         ctx: Context[Any, Any],
@@ -144,7 +172,7 @@ class RuleServer:
         """Find the edits that a git history repeats, as rules, the one that explains most first."""
         arguments = {
             "path": path, "commits": commits, "span": span, "languages": languages, "min_support": min_support,
-            "max_rules": max_rules, "seconds": self._time_limit_s / 2,
+            "max_rules": max_rules,
         }  # fmt: skip
         return await self._run(ctx, tools.mine, arguments)
 
@@ -174,7 +202,7 @@ class RuleServer:
         """Return what `function` returns, once what it wants to have written is written."""
         outcome: tools.Planned[ModelT] | Exception
         descriptor = os.memfd_create("progress", os.MFD_CLOEXEC)
-        call = tools.Call(self._root, self._actions, os.getpid(), descriptor)
+        call = tools.Call(self._root, self._actions, self._agent, self._time_limit_s, os.getpid(), descriptor)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._report_progress, ctx, descriptor)

@@ -6,11 +6,13 @@ in the middle of it.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graftline.agent.model import AgentModel, Limits, open_model
+from graftline.agent.refactor import MEANINGS, Settings, refactor
 from graftline.astgrep.binding import Language
 from graftline.codemod.explain import explain, format_metadata, summarize
 from graftline.codemod.history import History
@@ -22,7 +24,9 @@ from graftline.codemod.rule_file import FileRule, assign_ids, format_rules, read
 from graftline.codemod.source_files import SourceFile, source_of
 from graftline.codemod.writes import FileWrite
 from graftline.core.errors import DataError
+from graftline.core.paths import Paths
 from graftline.core.processes import default_workers, die_with
+from graftline.core.secrets import open_secrets
 from graftline.core.text_diff import pluralize, unified_diff
 from graftline.datasets.language import language_of_path
 from graftline.mcp_server.boundary import resolve_path
@@ -38,12 +42,14 @@ from graftline.mcp_server.results import (
     PlaceResult,
     PreviewResult,
     QuestionResult,
+    RefactoredResult,
     RuleInWords,
 )
 from graftline.repository import (
     LANGUAGES,
     Rewrite,
     as_examples,
+    choose_places,
     follow,
     is_unsure,
     open_workers,
@@ -54,6 +60,8 @@ from graftline.repository import (
     rewrite,
 )
 from graftline.sandbox.actions import SandboxConfig
+from graftline.sandbox.jail.open import JailConfig
+from graftline.sandbox.runner import LANGUAGE_OF
 
 MAX_TOTAL_BYTES = 256 << 20
 """Of the source files that one call looks at."""
@@ -62,11 +70,26 @@ MAX_DIFF_CHARACTERS = 40_000
 MAX_FILES_SHOWN, MAX_GROUPS_SHOWN, MAX_FAULTS_SHOWN = 200, 40, 20
 _MAX_PLACE_CHARACTERS = 1_500
 _PROGRESS_BYTES = 200
+_MODEL_SHARE = 0.8
+"""Of the time of a call, for a language model."""
 _ANSWERS = {"y": True, "n": False, "d": None}
 
 ResultT = TypeVar("ResultT")
 Planned = tuple[ResultT, list[FileWrite]]
 """A result, and what is to be written before it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What whoever starts the server says of `refactor`; no client can."""
+
+    model: str = ""
+    """A fleet, or `FLEET:ADAPTER`; without one, instructions are read by rules alone."""
+    root: Path | None = None
+    """The folder with the configuration of the model, and its answers; needed with a model."""
+    tests: str = ""
+    """A command that has to pass with the change, in the jail."""
+    jail: JailConfig = field(default_factory=JailConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +99,9 @@ class Call:
     root: Path
     """Resolved."""
     actions: SandboxConfig
+    agent: AgentSettings
+    seconds: float
+    """That the call may take."""
     server: int
     """Process of the server."""
     progress: int
@@ -198,11 +224,57 @@ def follow_tree(
     return FollowedResult.model_validate(fields), result.writes if write else []
 
 
+def refactor_tree(
+    call: Call, instruction: str, path: str, examples: Sequence[ExampleInput], language: Language | None,
+    keep: Sequence[str], attempts: int, reject: Sequence[str], write: bool,
+) -> Planned[RefactoredResult]:  # fmt: skip
+    """Return what the files below `path` become if `instruction` is done."""
+    pairs = [pair for example in examples for pair in _read_example(call, example, language)]
+    folder, stays = resolve_path(call.root, path), [resolve_path(call.root, name) for name in keep]
+    with open_workers(call.actions) as sandbox, _open_model(call) as model:
+        proposal = refactor(
+            instruction, folder, sandbox=sandbox, model=model, examples=pairs, keep=stays, tests=call.agent.tests,
+            jail=call.agent.jail, settings=Settings(attempts=attempts), report=call.report,
+        )  # fmt: skip
+        tokens = model.spent.tokens if model else 0
+    result = choose_places(proposal.files, proposal.rules, proposal.skipped, lambda groups: reject)
+    tests = proposal.tests
+    if write and tests is not None and tests.passed is not True:
+        raise DataError(f"{path}: the tests do not pass with the change; nothing was changed: {tests.output[-1000:]}")
+    fields = _describe_rewrite(call, result, write) | {
+        "outcome": proposal.outcome,
+        "meaning": MEANINGS[proposal.outcome],
+        "rules": _say_rules(proposal.rules),
+        "yaml": format_rules(proposal.rules) if proposal.rules else "",
+        "undone": list(proposal.undone),
+        "contradictions": list(proposal.contradictions),
+        "tests_passed": tests.passed if tests else None,
+        "model_tokens": tokens,
+    }
+    return RefactoredResult.model_validate(fields), result.writes if write else []
+
+
+@contextmanager
+def _open_model(call: Call) -> Iterator[AgentModel | None]:
+    """Open the language model of the server; None where it has none. What it answered in a call that was ended is kept."""
+    agent = call.agent
+    if not agent.model or agent.root is None:
+        yield None
+        return
+    paths = Paths(agent.root)
+    limits = Limits(seconds=_MODEL_SHARE * call.seconds)
+    secrets = open_secrets(os.environ, agent.root)
+    model = open_model(agent.model, paths.configs, secrets, paths.data / "agent" / "answers", limits)
+    try:
+        yield model
+    finally:
+        model.model.close()
+
+
 def mine(
-    call: Call, path: str, commits: int, span: str, languages: Sequence[Language], min_support: int, max_rules: int,
-    seconds: float,
-) -> Planned[MinedResult]:  # fmt: skip
-    """Find the edits that the history of the repository at `path` repeats; what is tried takes `seconds` at most."""
+    call: Call, path: str, commits: int, span: str, languages: Sequence[Language], min_support: int, max_rules: int
+) -> Planned[MinedResult]:
+    """Find the edits that the history of the repository at `path` repeats."""
     chosen = frozenset(languages or LANGUAGES)
     call.report("reading the history")
     history = History.read(resolve_path(call.root, path), span, commits)
@@ -219,7 +291,12 @@ def mine(
     with open_workers(call.actions) as sandbox:
         config = MiningConfig(min_support=min_support)
         mined = mine_rules(
-            collected, config, sandbox, newest, lambda done, total: call.report(f"tried on {done} of {total}"), seconds
+            collected,
+            config,
+            sandbox,
+            newest,
+            lambda done, total: call.report(f"tried on {done} of {total}"),
+            call.seconds / 2,
         )
     rules = assign_ids(mined.rules)
     result = MinedResult(
@@ -260,9 +337,10 @@ def _read_example(call: Call, example: ExampleInput, language: Language | None) 
         )
     if language is None:
         raise DataError(f"language: is needed with texts; expected one of {', '.join(LANGUAGES)}")
+    suffix = next(suffix for suffix, own_language in LANGUAGE_OF.items() if own_language == language)
     sides = [
-        source_of(text.encode("utf-8", "surrogatepass"), Path(name), language)
-        for name, text in (("before", example.before), ("after", example.after))
+        source_of(text.encode("utf-8", "surrogatepass"), Path(f"example{suffix}"), language)
+        for text in (example.before, example.after)
     ]
     return [(sides[0], sides[1])]
 

@@ -20,13 +20,16 @@ from graftline.codemod.writes import FileWrite, write_files
 from graftline.core.secrets import Secrets
 from graftline.mcp_server.boundary import find_secrets
 from graftline.mcp_server.server import RuleServer
+from graftline.mcp_server.tools import AgentSettings
 from graftline.sandbox.actions import MemorySandboxConfig
+from graftline.sandbox.jail.open import JailConfig
 from tests.git_repositories import commit, init
 
 pytestmark = pytest.mark.anyio
 
 COMMAND = Path(sys.executable).with_name("graftline")
 EXAMPLE = {"before": "x = get(url, 5)\n", "after": "x = fetch(url, 5)\n"}
+INSTRUCTION = "Use `fetch(url, row)` instead of `get(url, row)`."
 LEARN = {"examples": [EXAMPLE], "language": "python"}
 NET = "def get(a, b):\n    return a\n\n\ndef fetch(a, b):\n    return a\n"
 FILES = {
@@ -131,7 +134,7 @@ async def test_a_rule_is_learned_tried_applied_and_undone_over_streams(repositor
         assert all(tool.output_schema and tool.annotations for tool in offered.values())
         reading = {name for name, tool in offered.items() if tool.annotations and tool.annotations.read_only_hint}
         assert reading == {"learn_rule", "preview_rule", "mine_rules", "explain_rule"}
-        assert {*offered} - reading == {"apply_rule", "follow_edit", "undo"}
+        assert {*offered} - reading == {"apply_rule", "follow_edit", "refactor", "undo"}
         await learn_to_undo(client, repository)
     assert faults == []  # of a line that is not of the protocol
 
@@ -172,6 +175,35 @@ async def test_the_rest_follows_an_edit_and_a_question_is_asked(repository: Path
         assert texts(repository) == {**FILES, "a.py": edited, "app/b.py": FILES["app/b.py"].replace("get", "fetch")}
         learned = await ask(client, "learn_rule", from_diff=True, path="app")
         assert (learned["solved"], "fetch" in learned["yaml"]) == (True, True)
+
+
+async def test_an_instruction_is_done_by_its_words_and_by_an_example(repository: Path) -> None:
+    async with in_process(repository) as client:
+        vague = await ask(client, "refactor", instruction="Load faster with get")
+        assert (vague["outcome"], vague["files"], "--model" in vague["meaning"]) == ("not asked", [], True)
+        done = await ask(client, "refactor", instruction=INSTRUCTION, keep=["a.py"], write=True)
+        assert (done["outcome"], done["written"], [file["path"] for file in done["files"]]) == (
+            "changed",
+            True,
+            ["app/b.py"],
+        )
+        assert "        fetch(url, row)\n" in (repository / "app/b.py").read_text()
+        await ask(client, "undo")
+        example = {"before": FILES["a.py"], "after": FILES["a.py"].replace("get", "fetch")}
+        led = await ask(client, "refactor", instruction="Load with fetch", examples=[example], language="python")
+        assert (led["outcome"], led["written"], texts(repository)) == ("changed", False, FILES)
+        assert led["yaml"].startswith("id: ")
+
+
+async def test_tests_of_the_server_keep_a_change_back_and_no_client_names_any(repository: Path, tmp_path: Path) -> None:
+    agent = AgentSettings(tests="! grep -rq fetch\\(url .", jail=JailConfig())
+    server = RuleServer(repository, MemorySandboxConfig(kind="memory"), Secrets([]), agent=agent)
+    async with Client(server.build()) as client:
+        assert (await ask(client, "refactor", instruction=INSTRUCTION))["tests_passed"] is False
+        assert "nothing was changed" in await refuse(client, "refactor", instruction=INSTRUCTION, write=True)
+        tool = next(tool for tool in (await client.list_tools()).tools if tool.name == "refactor")
+        assert {"tests", "model"} & {*tool.input_schema["properties"]} == set()
+    assert texts(repository) == FILES
 
 
 async def test_a_history_is_mined(repository: Path) -> None:
@@ -221,6 +253,7 @@ async def test_nothing_leaves_the_root(traps: Path) -> None:
                 await refuse(client, "learn_rule", from_diff=True, path=name),
                 await refuse(client, "mine_rules", path=name),
                 await refuse(client, "follow_edit", path=name, write=True),
+                await refuse(client, "refactor", instruction="Use `a()` instead of `get()`", path=name, write=True),
                 await refuse(client, "undo", path=name),
             ]
             assert [text for text in refusals if "get(url" in text or "root:" in text] == [], name
