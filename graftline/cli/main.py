@@ -47,13 +47,12 @@ _EXTRAS = {
     **dict.fromkeys(("cyclonedx", "packageurl"), "bom"),
     "daytona": "daytona",
     "gepa": "optimization",
-    **dict.fromkeys(("mcp", "mcp_types"), "mcp"),
     "redis": "redis",
     **dict.fromkeys(("google", "peft", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
 }
 """The extra that brings a library; all others come with `datasets`."""
-_EXTRAS_OF_COMMANDS = {"env": "harbor"}
+_EXTRAS_OF_COMMANDS = {"env": "harbor", "mcp": "mcp"}
 """The extra that brings everything that a command may lack, whatever else brings it too."""
 _WARNING_LOGGERS = (
     "graftline.llm.dispatcher",

@@ -27,6 +27,12 @@ def test_a_command_names_the_library_that_is_missing_and_the_extra_that_brings_i
     assert ran_without(missing, small_checkout.root, command) == (1, expected)
 
 
+@pytest.mark.parametrize("missing", ["anyio", "mcp_types", "uvicorn"])
+def test_the_server_for_agents_names_its_own_extra(missing: str, small_checkout: Any) -> None:
+    expected = f"error: {missing} is missing, but mcp needs it; .venv/bin/pip install -c constraints.txt -e '.[mcp]'\n"
+    assert ran_without(missing, small_checkout.root, "mcp") == (1, expected)
+
+
 @pytest.mark.parametrize("command", ["doctor", "config", "status"])
 def test_what_needs_no_dataset_runs_without_the_extra(command: str, small_checkout: Any) -> None:
     assert ran_without("numpy", small_checkout.root, command) == (0, "")
