@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.pool import ActorPool
 from graftline.llm.servers.processes import down, up
 from graftline.llm.weights.catalog import model_file, safetensors_folder
+from graftline.llm.weights.merge_gguf import export_gguf
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from graftline.training.local.sampling import Sampling, sample
@@ -118,6 +119,19 @@ of_one_kind = pytest.mark.parametrize("tiny", ["llama"], indirect=True, scope="m
 def distance(found: Sequence[Mapping[int, float]], expected: Sequence[Answer]) -> float:
     """Return by how much the logprobs of the expected tokens differ at most; `inf` where the server has none for one."""
     return max(abs(one.get(token, math.inf) - logprob) for one, (token, logprob) in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("packing", ["f32", "f16"])
+def test_an_exported_model_answers_as_its_base_with_the_adapter(tiny: Side, tmp_path: Path, packing: Any) -> None:
+    export_gguf(tiny.folders["first"], tiny.paths.root / "model.gguf", tmp_path / "out", packing)
+    exported = replace(
+        tiny, paths=Paths(tmp_path), fleet=started(tmp_path, tmp_path / "out" / "first.gguf", [], slots=1)
+    )
+    try:
+        found = [exported.served("", prompt) for prompt in tiny.prompts]
+    finally:
+        down(exported.paths, "tiny")
+    assert distance(found, tiny.sampled("first")) < NEAR
 
 
 def test_answers_with_and_without_an_adapter_are_those_of_the_backend(tiny: Side) -> None:
