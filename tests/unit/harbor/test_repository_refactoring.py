@@ -24,15 +24,20 @@ from graftline.harbor.deployment_file import deployment_spec, load_deployment
 from graftline.harbor.environments.policy import ServedModel
 from graftline.harbor.environments.repository_refactoring import RepositoryRefactoringEnvironment
 from graftline.harbor.localapi.rollouts import Rollouts
+from graftline.harbor.task_app_client import create_task_app_client
 from graftline.harbor.task_format.repository_tasks import repository_harbor_task
 from graftline.harbor.task_format.task_folder import read_task
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, script_answers
+from graftline.prompts.journal import MemoryJournal
+from graftline.prompts.optimize import optimize
+from graftline.prompts.proposers import OfflineProposer
 from graftline.rollouts.repository_task import RepositoryTask
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.actions.memory import MemorySandbox
+from tests.optimized_app import wanted
 from tests.pages import fences
 from tests.repository_tasks import TESTS, after_of, repository_task
 from tests.unit.rollouts.test_repository_task import Ailing
@@ -109,6 +114,30 @@ def test_an_evaluation_takes_it_as_a_task_app(task: RepositoryTask) -> None:
     job.submit()
     result = job.poll_until_complete()
     assert [seed.reward for seed in result.seed_results] == [1.0]
+
+
+def test_a_prompt_is_made_better_by_the_places_that_come_out() -> None:
+    async def answer(request: Any) -> str:
+        # one that was told of mistakes says whose method it is
+        is_told = "Common mistakes" in request.messages[0].content
+        pattern = "client.fetch($A, timeout=$B)" if is_told else "$C.fetch($A, timeout=$B)"
+        action = PatternAction(pattern=pattern, rewrite=pattern.replace("fetch", "get"))
+        return format_answer(Answer("", action, StateUpdate(next_focus="done"), True), "json")
+
+    with BlockingChatModel(MemoryChatModel(answer, name="tiny")) as blocking:
+        environment = RepositoryRefactoringEnvironment(
+            [repository_task(id=f"acme/shop@{number}") for number in range(6)],
+            MemorySandbox(),
+            models={"tiny": ServedModel(blocking, load_prompt(CONFIGS, "small"), 4096)},
+        )
+        seeds = {"train_seeds": {"end": 4}, "validation_seeds": {"start": 4, "end": 6}}
+        config = wanted({"evaluation": seeds}, policy={"config": {"model": "tiny", "max_steps": 1}})
+        client = create_task_app_client(environment.task_app())
+        outcome = optimize(config, client, OfflineProposer(), MemoryJournal(), "run")
+    assert outcome.best_prompt is not None
+    assert "Common mistakes" in outcome.best_prompt.texts["system"]
+    assert outcome.gain is not None
+    assert outcome.gain[0] == pytest.approx(1 / 7)  # from 6/7 to 1
 
 
 def lay(spec_folder: Path, box: Path) -> Path:
