@@ -184,17 +184,19 @@ def find_places(
     total = 1 + sum(text.count("\n") + 1 for text in texts.values())
     worth = [_worth(term, counts[term.text], total, has_old) for term in terms]
     renames = bool(re.search(r"\brename|->|→", instruction, re.IGNORECASE))
-    groups: defaultdict[frozenset[int], list[tuple[float, str, int]]] = defaultdict(list)
+    # a change of a module is one of imports: they are a place of their own beside those that use it
+    groups: defaultdict[tuple[frozenset[int], bool], list[tuple[float, str, int]]] = defaultdict(list)
     for (path, line), numbers in lines.items():
         score = sum(worth[number] for number in numbers)
         code = _line(texts[path], line)
-        score *= 0.3 if _COMMENT.match(code) else 0.6 if _IMPORT.match(code) else 1.0
+        is_import = bool(_IMPORT.match(code))
+        score *= 0.3 if _COMMENT.match(code) else 0.9 if is_import else 1.0
         # what is replaced where it is used stays defined, unless it is renamed
         score *= 0.4 if _DEFINITION.match(code) and not renames else 1.0
         if score > 0:
-            groups[frozenset(numbers)].append((score, path, line))
+            groups[frozenset(numbers), is_import].append((score, path, line))
     ranked = []
-    for own, members in groups.items():
+    for (own, _), members in groups.items():
         members.sort(key=lambda row: (-row[0], len(_line(texts[row[1]], row[2])), row[1:]))
         bonus = 1 + 0.2 * math.log(min(len(members), 100))
         ranked.append((members[0][0] * bonus, own, members))
