@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ from graftline.core.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
     from graftline.codemod.history import FileChange
-    from graftline.codemod.mine import CollectedPairs, MinedRules
+    from graftline.codemod.mine import MinedRules
+    from graftline.codemod.mining.pairs import CollectedPairs
     from graftline.codemod.review import PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, SourceFile
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 _ALL_LANGUAGES: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
 _LANGUAGE = click.Choice(_ALL_LANGUAGES)
 _PATH = click.Path(path_type=Path)
-_INTERRUPTED_S = 1.0
-"""For rules of what is there, once somebody has had enough."""
+_INTERRUPTED_S, _INTERRUPTED_FILES = 1.0, 200
+"""For rules of what is there, and how many files they are tried on, once somebody has had enough."""
 
 
 def output_option(command: CommandT) -> CommandT:
@@ -236,7 +238,8 @@ def mine(
 ) -> None:  # fmt: skip
     """Find the edits that a git history repeats, as rules with the number of commits, files and places they come from."""
     from graftline.codemod.history import History
-    from graftline.codemod.mine import MiningConfig, mine_rules
+    from graftline.codemod.mine import mine_rules
+    from graftline.codemod.mining.trial import MiningConfig
     from graftline.core.progress import progress_bars
     from graftline.datasets.language import language_of_path
 
@@ -248,9 +251,11 @@ def mine(
     config = MiningConfig(min_support=min_support, min_precision=min_precision, needs_general=general)
     chosen = frozenset(languages or _ALL_LANGUAGES)
     changes = _collect_pairs(root, history, chosen, workers, journal)
-    newest = list(history.newest_files(language_of_path, chosen)) if changes.pairs else []
 
-    def try_rules(time_limit_s: float | None) -> "MinedRules":
+    def try_rules() -> "MinedRules":
+        files = history.newest_files(language_of_path, chosen) if changes.pairs else iter(())
+        newest = list(islice(files, _INTERRUPTED_FILES) if changes.is_interrupted else files)
+        time_limit_s = _INTERRUPTED_S if changes.is_interrupted else None
         with open_rule_sandbox(root) as sandbox, progress_bars() as bars:
             bars.start("rules of", history.folder.resolve().name)
             mined = mine_rules(changes, config, sandbox, newest, bars.advance, time_limit_s)
@@ -258,12 +263,12 @@ def mine(
         return mined
 
     try:
-        mined = try_rules(_INTERRUPTED_S if changes.is_interrupted else None)
+        mined = try_rules()
     except KeyboardInterrupt:
         if changes.is_interrupted:
             raise
         changes.is_interrupted = True
-        mined = try_rules(_INTERRUPTED_S)
+        mined = try_rules()
     print_mined(mined, changes, len(history.commits), out, as_json)
     if changes.is_interrupted:
         advice = "the same command goes on from there" if journal else "with --journal, the next call would go on"
@@ -331,7 +336,7 @@ def _match(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox
 def _collect_pairs(
     root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal: Path | None
 ) -> "CollectedPairs":
-    from graftline.codemod.mine import collect_pairs
+    from graftline.codemod.mining.pairs import collect_pairs
     from graftline.core.processes import default_workers
     from graftline.core.progress import progress_bars
     from graftline.datasets.language import language_of_path

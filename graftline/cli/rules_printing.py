@@ -13,7 +13,8 @@ from graftline.cli.options import pluralize, print_json, print_lines, print_tabl
 
 if TYPE_CHECKING:
     from graftline.codemod.learn import LearnedRules
-    from graftline.codemod.mine import CollectedPairs, MinedRules
+    from graftline.codemod.mine import MinedRules
+    from graftline.codemod.mining.pairs import CollectedPairs
     from graftline.codemod.review import PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, RewrittenFile, SourceFile

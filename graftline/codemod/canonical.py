@@ -16,6 +16,7 @@ from graftline.core.hashing import canonical_json
 _VARIABLE = re.compile(r"(?<!\$)(\${1,3})([A-Z][A-Z0-9_]*)")
 _WORD = re.compile(r"\w+")
 _WHOLE_WORD = re.compile(r"\^(\w+)\$")
+_RELATIONS = ("has", "inside", "precedes", "follows")
 _NOT_CODE = frozenset(("kind", "regex", "field", "selector", "strictness", "replace", "by", "toCase", "matches"))
 _PARTS = ("pattern", "rule", "rewrite", "fix", "constraints", "transform", "utils")
 """In this order variables are named."""
@@ -58,17 +59,28 @@ def required_words(action: PatternAction | RuleAction, language: Language) -> fr
     if action.strictness == "signature":
         return frozenset()
     return _words_of_pattern(
-        action.pattern if not action.selector else _within(action.pattern, action.selector, language)
+        action.pattern if not action.selector else strip_context(action.pattern, action.selector, language)
     )
 
 
 def words_within(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
     """Return words that every match of `action` has itself; perhaps not all of them."""
     return (
+        frozenset(_words_of_rule(action.rule, ("has",)))
+        if isinstance(action, RuleAction)
+        else required_words(action, language)
+    )
+
+
+def replaced_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
+    """Return words that go with every match of `action`: it quotes them of what it replaces, and does not write them."""
+    quoted = (
         frozenset(_words_of_rule(action.rule, ()))
         if isinstance(action, RuleAction)
         else required_words(action, language)
     )
+    # who may write parts of words may write them as well
+    return quoted - written if (written := written_words(action)) else frozenset()
 
 
 def written_words(action: PatternAction | RuleAction) -> frozenset[str]:
@@ -80,7 +92,7 @@ def written_words(action: PatternAction | RuleAction) -> frozenset[str]:
     return words_of(" ".join(pieces)) if is_whole and not rule.get("transform") else frozenset()
 
 
-def _within(pattern: str, selector: str, language: Language) -> str:
+def strip_context(pattern: str, selector: str, language: Language) -> str:
     """Return what stands in a context of ours; nothing where the context is another's, whose words need not be there."""
     before, hole, after = (CONTEXTS[language].get(selector) or "").partition("@")
     is_ours = hole and len(pattern) >= len(before + after) and pattern.startswith(before) and pattern.endswith(after)
@@ -91,8 +103,8 @@ def _words_of_pattern(pattern: str) -> frozenset[str]:
     return words_of(VARIABLE.sub(" ", pattern))
 
 
-def _words_of_rule(rule: Any, around: Sequence[str] = ("inside", "precedes", "follows")) -> Iterator[str]:
-    """Yield the words of a rule, and of what is said of the nodes `around`."""
+def _words_of_rule(rule: Any, relations: Sequence[str] = _RELATIONS) -> Iterator[str]:
+    """Yield the words of a rule, and of what is said of nodes in `relations` to the one that it matches."""
     if not isinstance(rule, Mapping):
         return
     for key, value in rule.items():
@@ -100,11 +112,11 @@ def _words_of_rule(rule: Any, around: Sequence[str] = ("inside", "precedes", "fo
             yield from _words_of_pattern(value)
         elif key == "regex" and (word := _WHOLE_WORD.fullmatch(str(value))):
             yield word[1]
-        elif key == "has" or key in around:
-            yield from _words_of_rule(value, around)
+        elif key in relations:
+            yield from _words_of_rule(value, relations)
         elif key == "all" and isinstance(value, list):
             for inner in value:
-                yield from _words_of_rule(inner, around)
+                yield from _words_of_rule(inner, relations)
 
 
 def _names(tree: Mapping[str, Any]) -> dict[str, str]:

@@ -24,7 +24,7 @@ MAX_COMMIT_BYTES = 16 << 20
 MAX_MESSAGE_BYTES = 32 << 10
 """Of a commit object, which holds the message."""
 _MAX_BATCH_BYTES = 32 << 20
-_BATCH_COMMITS = 100
+_BATCH_COMMITS, _BATCH_FILES = 100, 200
 _MAX_LISTING_BYTES = 8 << 20
 """Of what one commit changes; that of several may be as long as git is read."""
 _MAX_TREE_BYTES = 32 << 20
@@ -143,11 +143,13 @@ class History:
             return
         listed = list_files(self.folder, self.commits[0], language_of, languages)
         files = [entry for entry in listed if not VENDORED & {*Path(entry[0]).parts}]
-        texts = self.read_blobs(dict.fromkeys(blob for _, _, blob in files))
-        for path, language, blob in files:
-            with suppress(DataError):
-                if blob in texts:
-                    yield source_of(texts[blob], Path(path), language)
+        for start in range(0, len(files), _BATCH_FILES):
+            batch = files[start : start + _BATCH_FILES]
+            texts = self.read_blobs(dict.fromkeys(blob for _, _, blob in batch))
+            for path, language, blob in batch:
+                with suppress(DataError):
+                    if blob in texts:
+                        yield source_of(texts[blob], Path(path), language)
 
     def commit_changes(
         self,

@@ -49,6 +49,7 @@ _BATCH_ACTIONS, _MAX_BATCH_ACTIONS = 64, 256
 _BATCH_CHARACTERS = 4 << 20
 _HELLO_BYTES, _START_S = 1 << 16, 60.0
 _ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"}
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
@@ -136,7 +137,7 @@ class WarmSandbox(Sandbox):
                 [result] = self._command_line.apply_many(request.source, request.language, [action])
                 return result
             case verdict:
-                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer.error, usage=usage)
+                return SandboxResult(_VERDICTS[verdict], None, self.isolation, error=answer.error, usage=usage)
 
 
 def _batches(requests: Sequence[Request], most: int) -> list[list[Request]]:

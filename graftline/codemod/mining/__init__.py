@@ -1,0 +1,1 @@
+"""The mining of histories: small changes, what rules are about, and how they are tried."""

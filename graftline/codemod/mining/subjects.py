@@ -1,0 +1,134 @@
+"""What rules are about, by what they quote and write: imports, one place of one program, tests and definitions."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import Language
+from graftline.codemod.anti_unify import VARIABLE
+from graftline.codemod.canonical import required_words, strip_context, words_of
+from graftline.codemod.cost import patterns_of
+from graftline.codemod.grammar import KEYWORDS
+
+_MAX_CONTEXT = 4
+"""Words that a rule may quote of what stays: with more of them it is about one place."""
+_IMPORT = re.compile(r"^\s*(?:import\b|from\s+\S+\s+import\b|(?:const|let|var)\b[^=\n]*=\s*require\()", re.MULTILINE)
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_STRING = re.compile(r"""\"[^\"\n]*\"|'[^'\n]*'|`[^`\n]*`""")
+_LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
+_IMPORT_KIND = re.compile(r"'kind': '\w*import")
+_ASSIGNMENT = re.compile(r"(?:(?:const|let|var|final)\s+)?(?:[\w<>\[\]]+\s+)?\w+(?:, ?\w+)*\s*=(?!=)")
+"""Of a variable that has a name."""
+_DEFINED = re.compile(
+    r"\b(?:def|class|function|interface|enum)\s+(\w+)|^[\w<>\[\], ]*\b(\w+)\([^()]*\)[^;=]*\{", re.MULTILINE
+)
+_DEFINITIONS = {
+    "test": re.compile(r"\bdef test|@Test\b|^\s*(?:it|test|describe)\(", re.MULTILINE),
+    "definition": re.compile(
+        r"\b(?:def|class|function|interface|enum)\s|^\s*(?:public|private|protected|static)\b.*\(", re.MULTILINE
+    ),
+}
+
+
+def is_of_imports(action: PatternAction | RuleAction) -> bool:
+    """Return whether a rule quotes an import."""
+    rule = rule_of(action)["rule"]
+    parts = [part for part in rule["all"] if "not" not in part] if isinstance(rule.get("all"), list) else rule
+    return bool(_IMPORT_KIND.search(str(parts))) or any(_IMPORT.search(text) for text in _list_quoted(rule))
+
+
+def _list_quoted(rule: Any) -> list[str]:
+    """Return the code that a rule quotes, be it as a regular expression."""
+    parts = [rule, *rule["all"]] if isinstance(rule.get("all"), list) else [rule]
+    regexes = (str(part["regex"]) for part in parts if part.get("regex"))
+    return [
+        *patterns_of(rule),
+        *(re.sub(r"\\(.)", r"\1", regex.removeprefix("^").removesuffix("$")) for regex in regexes),
+    ]
+
+
+def is_of_one_place(action: PatternAction | RuleAction, language: Language) -> bool:
+    """Return whether a rule is about a variable, a definition of a name that it leaves as it is, or quotes much that stays."""
+    rule = rule_of(action)
+    written = words_of(str(rule["fix"]))
+    if len((required_words(action, language) & written) - KEYWORDS[language]) > _MAX_CONTEXT:
+        return True
+    texts = _list_quoted(rule["rule"])
+    # what is said in strings and comments is of one program
+    whole = str(rule["fix"])
+    fix = _STRING.sub("", whole).strip()
+    is_of_string = fix != whole.strip() and any(fix in _STRING.sub("", text) for text in texts)
+    if is_of_string or re.search("string|comment", str(rule["rule"].get("kind", ""))):
+        return True
+    if any(match[0] in str(rule["fix"]) for text in texts for match in _LONG_STRING.finditer(text)):
+        return True
+    if any(_ASSIGNMENT.match(text) for text in texts):
+        return True
+    names = {
+        name for pattern in _list_whole_patterns(rule["rule"]) for pair in _DEFINED.findall(pattern) for name in pair
+    }
+    return bool(names & written)
+
+
+def _list_whole_patterns(rule: Any) -> Iterator[str]:
+    """Yield the patterns of a rule whose code is its own, and no context that makes it a program."""
+    parts = [rule, *rule["all"]] if isinstance(rule.get("all"), list) else [rule]
+    return (part["pattern"] for part in parts if isinstance(part.get("pattern"), str))
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a rule quotes, and what it takes away of that and adds, in tokens without variables."""
+
+    quoted: frozenset[str]
+    lost: Mapping[str, int]
+    gained: Mapping[str, int]
+
+    def is_part_of(self, other: "Edit") -> bool:
+        """Return whether another rule makes the same edit, and says more of where."""
+        return self.quoted <= other.quoted and self.changes == other.changes
+
+    @property
+    def changes(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """What is lost and gained by one of the edits, where a rule makes the same one several times."""
+        times = math.gcd(*self.lost.values(), *self.gained.values()) or 1
+        lost, gained = ({token: n // times for token, n in side.items()} for side in (self.lost, self.gained))
+        return lost, gained
+
+
+def read_edit(action: PatternAction | RuleAction, language: Language) -> Edit:
+    """Return what a rule takes away and adds.
+
+    `List[A]` to `List[m.A]`  ->  quoted `List [ A ]`, gained `m .`: a part of it is `A` to `m.A`
+    """
+    rule = rule_of(action)
+    pattern = rule["rule"].get("pattern")
+    if isinstance(pattern, dict):
+        texts = [strip_context(str(pattern.get("context")), str(pattern.get("selector")), language)]
+    else:
+        texts = _list_quoted(rule["rule"])
+    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    old, new = (Counter(_TOKEN.findall(VARIABLE.sub(" ", text))) for text in (" ".join(texts), fix))
+    return Edit(frozenset(old), dict(old - new), dict(new - old))
+
+
+def is_of_layout(action: PatternAction | RuleAction) -> bool:
+    """Return whether a rule writes lines, or takes a statement away that it quotes: another one has other lines."""
+    rule = rule_of(action)
+    fix = str(rule["fix"])
+    return "\n" in fix.strip() or (not fix.strip() and bool(rule["rule"].get("regex")))
+
+
+def name_removed_kind(action: PatternAction | RuleAction) -> str:
+    """Return whether a rule takes away a `test` or a `definition`; empty if neither."""
+    fix = rule_of(action)["fix"]
+    for kind, pattern in _DEFINITIONS.items():
+        rule = rule_of(action)["rule"]
+        texts = [*_list_whole_patterns(rule), *([] if rule.get("pattern") else _list_quoted(rule))]
+        if any(pattern.search(text) for text in texts) and not pattern.search(str(fix)):
+            return kind
+    return ""
