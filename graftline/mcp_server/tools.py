@@ -18,7 +18,9 @@ from graftline.codemod.explain import explain, format_metadata, summarize
 from graftline.codemod.history import History
 from graftline.codemod.learn import REASONS, learn_rules
 from graftline.codemod.migration.generalize import Question
-from graftline.codemod.mine import MiningConfig, collect_pairs, mine_rules
+from graftline.codemod.mine import mine_rules
+from graftline.codemod.mining.pairs import collect_pairs
+from graftline.codemod.mining.trial import MiningConfig
 from graftline.codemod.review import PlaceGroup
 from graftline.codemod.rule_file import FileRule, assign_ids, format_rules, read_rules
 from graftline.codemod.source_files import SourceFile, source_of

@@ -18,7 +18,8 @@ from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.induce import InductionConfig, induce
 from graftline.codemod.induce_many import induce_many
 from graftline.codemod.migration.imports import IMPORT_KINDS
-from graftline.codemod.migration.options import Option, generate_options, guard_option
+from graftline.codemod.migration.option import Option
+from graftline.codemod.migration.options import generate_options, guard_option
 from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.hashing import code_version, digest, sha256_text
