@@ -1,6 +1,7 @@
 """Which rules the edits shown speak for, and at which of their places."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graftline.codemod.change import Change
@@ -8,7 +9,7 @@ from graftline.codemod.diff import Site
 from graftline.codemod.judge import judge
 from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import guard_option
-from graftline.codemod.migration.places import apply_rules
+from graftline.codemod.migration.places import Place, apply_rules, cut
 from graftline.codemod.migration.surroundings import find_covering_chain
 from graftline.codemod.migration.traits import traits_of
 from graftline.codemod.migration.units import Unit
@@ -16,6 +17,7 @@ from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
 
 _LEAST_RIGHT = 4
 """Places that an option puts right for each that it would change otherwise."""
+_COMMA = re.compile(r",(?=[)\]}])")
 _CALL = ("call", "call_expression", "method_invocation")
 _ARGUMENTS = ("argument_list", "arguments")
 
@@ -25,7 +27,7 @@ class Evidence:
     """Options that explain an edit, with what they do to all that are shown."""
 
     options: list[Option]
-    traits: list[dict[str, str]]
+    traits: list[Mapping[str, str]]
     """Of the places shown that they put right."""
     units: int
     """Units that have such places."""
@@ -77,9 +79,10 @@ def weigh_evidence(
     kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
     chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
     traits = [
-        dict(traits_of(unit.path, unit.before, other.sites[n].start, other.sites[n].end))
+        traits_of(unit.path, unit.before, place.start, place.end)
         for unit, other, numbers in places
         for n in sorted(numbers)
+        if (place := _place_of(unit, other.sites[n])) is not None
     ]
     guarded = list(_guard_options(chosen, change, sandbox, follows_shown))
     explained = {id(unit) for unit, _, numbers in places if numbers}
@@ -89,6 +92,10 @@ def weigh_evidence(
         if other.code_sites and id(unit) not in explained
     }
     return Evidence(guarded, traits, len(explained), len(further))
+
+
+def _place_of(unit: Unit, site: Site) -> Place | None:
+    return cut(unit.path, unit.before, Match(site.start, site.end, site.text))
 
 
 def _list_sites_of_call(change: Change, site: Site) -> frozenset[int]:
@@ -114,16 +121,26 @@ def _list_sites_of_call(change: Change, site: Site) -> frozenset[int]:
 
 def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_shown: bool) -> list[_Fit]:
     actions = [action for option in options for action in option.actions]
-    results = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
-    judgments = [[judge(change, ensure_decided(next(results))) for _ in option.actions] for option in options]
+    remaining = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
+    results = [[ensure_decided(next(remaining)) for _ in option.actions] for option in options]
+    judgments = [[judge(change, result) for result in own] for own in results]
     edited = [(site.start, site.end) for site in change.code_sites]
+    sites = frozenset(number for number, site in enumerate(change.sites) if not site.is_blank)
+    target = _strip_layout(change.after.text)
     return [
-        _Fit(
+        _Fit(sites, 0)
+        if any(_strip_layout(result.after or "") == target for result in own_results)
+        else _Fit(
             frozenset(n for j in own for n in j.fixed if not change.sites[n].is_blank),
             sum(not follows_shown or _meets(match, edited) for j in own for match in j.wrong),
         )
-        for own in judgments
+        for own, own_results in zip(judgments, results, strict=True)
     ]
+
+
+def _strip_layout(text: str) -> str:
+    """Return code without its blanks, and without commas before closing brackets: the same edit in another layout."""
+    return _COMMA.sub("", "".join(text.split()))
 
 
 def _guard_options(options: Sequence[Option], focus: Change, sandbox: Sandbox, follows_shown: bool) -> Iterable[Option]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import words_of
+from graftline.codemod.diff import Site
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
 from graftline.codemod.migration.evidence import weigh_evidence
@@ -105,7 +107,7 @@ def generalize(
     undone: list[str] = []
     remaining = max_questions if ask else 0
     allowed = remaining
-    most_units = 1
+    shared = frozenset[str]()
     for step in range(_MAX_STEPS + 1):
         focus = next((unit for unit in units if unit.before != unit.after and unit.sites), None)
         if focus is None:
@@ -113,13 +115,13 @@ def generalize(
         if step == _MAX_STEPS:
             undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
-        selection, support = _choose(focus, units, repository, instruction, ask, remaining, most_units)
+        selection, support = _choose(focus, units, repository, instruction, ask, remaining, shared)
         if selection is None:
             undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
             continue
         remaining -= selection.questions
-        option = selection.choice.options[0]
+        option, edited = selection.choice.options[0], _words_of(focus, focus.sites[0])
         _advance([*units, *followers], focus, selection, sandbox)
         if not selection.is_sure:
             if selection.considered:
@@ -128,7 +130,7 @@ def generalize(
             else:
                 undone.append(f"{focus.path}: no other place looks like the edit")
             continue
-        most_units = max(most_units, support)
+        shared |= edited if support > 1 else frozenset()
         rules.append(_apply(selection, focus.language, repository))
         options.append(option)
         if selection.refused:
@@ -174,7 +176,7 @@ def _follow(
         texts = {path: text for path, text in repository.texts.items() if text != originals[path]}
         if texts and unit.before != unit.after and unit.sites:
             changed = Repository(texts, repository.languages, repository.sandbox)
-            selection, _ = _choose(unit, [unit], changed, instruction, None, 0, 1)
+            selection, _ = _choose(unit, [unit], changed, instruction, None, 0, frozenset())
             if selection is not None and selection.is_sure:
                 yield _apply(selection, unit.language, changed)
                 repository.texts.update(changed.texts)
@@ -283,12 +285,13 @@ def _choose(
     instruction: str,
     ask: Ask | None,
     questions: int,
-    most_units: int,
+    shared: frozenset[str],
 ) -> tuple[Selection | None, int]:
     """Return the choice for the first site of `focus` that has one, and how many units show it.
 
     What is not edited beside an edit stays. Where by that nothing else in the repository is meant, it may follow as well;
-    elsewhere only if somebody is asked, for it speaks against the edit. `most_units` is how many units show another edit.
+    elsewhere only if somebody is asked, for it speaks against the edit. `shared` are words that several units
+    edit alike: what one shows beside that, and has none of them, is likely to be meant there alone.
     """
     pairs = [(unit, change) for unit in units if unit.language == focus.language and (change := unit.change)]
     change = next(change for unit, change in pairs if unit is focus)
@@ -307,7 +310,7 @@ def _choose(
                 evidence.traits,
                 answer,
                 -(-questions // (1 + evidence.further)),  # as many for each other edit
-                _INCIDENTAL if evidence.units == 1 < most_units else 0.0,
+                _INCIDENTAL if evidence.units == 1 and shared and not shared & _words_of(focus, site) else 0.0,
             )
             support = evidence.units
             if follows_shown:
@@ -318,6 +321,10 @@ def _choose(
             if selection.considered:
                 break
     return selection, support
+
+
+def _words_of(unit: Unit, site: Site) -> frozenset[str]:
+    return words_of(unit.before[site.start : site.end]) ^ words_of(site.text)
 
 
 def _answer(ask: Ask | None, repository: Repository) -> Callable[[Place], bool | None] | None:

@@ -155,6 +155,8 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
                 conditions = [("kind", {"kind": kind})] if kind else []
                 if len(text) <= MAX_NEIGHBOR and "\n" not in text:
                     conditions.append(("neighbor", {"regex": f"^{rust_regex(text)}$"}))
+                if last := re.search(r"(?:^|\.)([^\W\d][\w$]*)$", text):
+                    conditions.append(("last", {"regex": rf"(^|\.){rust_regex(last[1])}$"}))
                 conditions += [("form", {"regex": form}) for form in _FORMS if re.fullmatch(form, text)]
                 for context, condition in conditions:
                     action = RuleAction(rule=rule, fix=fix, constraints={name: condition})

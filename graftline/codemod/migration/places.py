@@ -346,9 +346,19 @@ def _change(text: str, places: Sequence[Place]) -> str:
 
 
 def cut(path: str, text: str, match: Match) -> Place | None:
-    """Return what a match changes; None if it writes what stands there."""
+    """Return what a match changes; None if it writes what stands there.
+
+    What puts something in or takes something out is the same at several places of equal text: it is at the first of them.
+    """
     old, new = text[match.start : match.end], match.replacement
     if old == new:
         return None
     front, back = common_ends(old, new)
-    return Place(path, match.start + front, match.end - back, new[front : len(new) - back])
+    start, end, new = match.start + front, match.end - back, new[front : len(new) - back]
+    moved = new if start == end else text[start:end] if not new else ""
+    count = 0
+    while moved and count < start and text[start - count - 1] == moved[-1 - count % len(moved)]:
+        count += 1
+    if start == end and count:
+        new = new[-(count % len(new)) :] + new[: -(count % len(new))] if count % len(new) else new
+    return Place(path, start - count, end - count, new)

@@ -10,12 +10,13 @@ from graftline.codemod.change import Change
 from graftline.codemod.migration.generalize import Question, generalize
 from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import generate_options
-from graftline.codemod.migration.places import Place, apply_rules
+from graftline.codemod.migration.places import Place, apply_rules, cut
 from graftline.codemod.migration.selection import Choice, select
 from graftline.codemod.migration.traits import traits_of
 from graftline.codemod.migration.units import Demonstration
 from graftline.core.errors import DataError
 from graftline.sandbox.actions import MemorySandbox, ProcessSandboxConfig, open_sandbox
+from graftline.sandbox.base import Match
 
 _TEST = "import warnings\nfrom lib import old_name\n\n\ndef f(a):\n    old_name(a)\n    return a.text()\n"
 _CASES = {
@@ -257,6 +258,24 @@ def test_a_call_and_its_arguments_are_one_edit():
     assert all("tz" in replacement for replacement in asked)
 
 
+def test_the_same_edit_in_another_layout_does_not_contradict():
+    shown = {
+        "m.py": ("warn(A % b)\n", "warn(A % b, level=2)\n"),
+        "n.py": ("warn(\n    'b')\n", "warn('b', level=2)\n"),
+        "o.py": ("warn(f(\n    c,\n))\n", "warn(f(\n    c,\n),\n    level=2,\n)\n"),
+    }
+    proposal = _follow(shown, {f"p{n}.py": f"warn(W{n})\n" for n in range(5)}, lambda _: True)
+    assert proposal.texts == {f"p{n}.py": f"warn(W{n}, level=2)\n" for n in range(5)}
+
+
+def test_places_of_the_same_edit_are_one():
+    text = "x = self.env.doc\n"
+    matches = [Match(4, 12, "self.env.current"), Match(4, 16, "self.env.current.doc"), Match(13, 16, "current.doc")]
+    assert {cut("m.py", text, match) for match in matches} == {Place("m.py", 12, 12, ".current")}
+    assert cut("m.py", "f(a, b)", Match(1, 7, "(b)")) == Place("m.py", 2, 5, "")
+    assert cut("m.py", "aa b", Match(0, 2, "a")) == Place("m.py", 0, 1, "")
+
+
 def test_comments_and_modules_follow_the_code_that_is_shown_as_well():
     head = "/* 2019-2022 */\n"
     shown = {
@@ -305,6 +324,11 @@ _FURTHER = {
         ("from mock import patch\n", "from unittest.mock import patch\n"),
         {"n.py": ("import mock\n\nmock.f()\n", "from unittest import mock\n\nmock.f()\n"),
          "o.py": ("from mock import Mock\n", "from unittest.mock import Mock\n")},
+    ),
+    "receiver-by-its-last-name": (
+        ("f(self.env.doc, 1)\n", "f(self.env.current.doc, 1)\n"),
+        {f"n{n}.py": (f"x = {a}env.doc\ny = node.doc\n", f"x = {a}env.current.doc\ny = node.doc\n")
+         for n, a in enumerate(("self.", "", "app.", "a.b."))},
     ),
     "one-line": (
         ("warn('a', 'b',\n     Old1Warning)\n", "warn('a', 'b',\n     Old1Warning, level=2)\n"),
