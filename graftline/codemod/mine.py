@@ -7,7 +7,9 @@
        not; what it would make of the text after was not. Before the first of them did so, it was how one wrote
     5  those that hold often enough are tried on the files of the newest commit: what they would still change there, nobody
        changed                                                                                      (`mining.trial`)
-    6  of those that remain, the ones that explain most are kept, until the rest explains nothing new; who makes the same
+    6  what names something that one file alone has is left out, unless several files had it; of rules that differ only in
+       arguments that they leave as they are, one stays: that with variables for them if it holds as surely
+    7  of those that remain, the ones that explain most are kept, until the rest explains nothing new; who makes the same
        edit as another one and says more of where is left out
 
 Imports have no rules: what is imported follows from what is used.
@@ -16,22 +18,24 @@ Revisar (https://arxiv.org/abs/1803.03806) and Getafix (https://arxiv.org/abs/19
 anti-unify; here rules are compared by what they do to all edits.
 """
 
+import json
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import ACTION, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
-from graftline.codemod.canonical import required_words
+from graftline.codemod.canonical import key_of, required_words, words_of
 from graftline.codemod.cost import description_length, is_general
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.learn import extract_example
 from graftline.codemod.mining.pairs import CollectedPairs, KeyedAction, Pair
 from graftline.codemod.mining.subjects import (
     Edit,
+    free_arguments,
     is_of_imports,
     is_of_layout,
     is_of_one_place,
@@ -44,6 +48,7 @@ from graftline.codemod.source_files import SourceFile
 from graftline.core.hashing import canonical_json
 from graftline.sandbox.base import Sandbox, ensure_decided
 
+_Key = tuple[Language, str]
 _MAX_CANDIDATES = 3_000
 _MAX_EXAMPLES = 3
 _FIRST_PART = 16
@@ -86,6 +91,7 @@ def mine_rules(
         if time_limit_s and clock() + 2 * (clock() - began) > start + time_limit_s:
             break
     weighed = [replace(support, background=_count_hits(support)) for support in supports]
+    weighed = list(_leave_out_copies(_leave_out_local(weighed, pairs, newest)))
     rules = []
     explained: set[tuple[int, int]] = set()
     edits = list[tuple[Language, Edit]]()
@@ -111,6 +117,52 @@ def _count_hits(support: Support) -> int:
     return background.hits(rule_of(support.action), support.language, words)
 
 
+def _leave_out_local(supports: Iterable[Support], pairs: Sequence[Pair], newest: Sequence[SourceFile]) -> list[Support]:
+    """Return the rules without those of one file that quote or write a name that no other file has."""
+    supports = list(supports)
+    edits = [read_edit(support.action, support.language) for support in supports]
+    names = [{word for word in edit.quoted | set(edit.gained) if word.isidentifier()} for edit in edits]
+    all_names = frozenset[str]().union(*names)
+    paths = defaultdict[str, set[str]](set)
+    for path, text in (
+        *((pair.path, side) for pair in pairs for side in (pair.before, pair.after)),
+        *((file.path.as_posix(), file.text) for file in newest),
+    ):
+        for word in words_of(text) & all_names:
+            paths[word].add(path)
+    return [
+        support
+        for support, own in zip(supports, names, strict=True)
+        if support.files > 1 or all(len(paths[name]) > 1 for name in own)
+    ]
+
+
+def _leave_out_copies(supports: Iterable[Support]) -> Iterator[Support]:
+    """Yield one of the rules that differ only in arguments that they leave as they are: the general one if it is as sure."""
+    families = defaultdict[tuple[Language, str], list[Support]](list)
+    for support in supports:
+        shape = free_arguments(support.action)
+        families[support.language, key_of(shape or support.action)].append(support)
+    for (_, key), family in families.items():
+        family.sort(key=lambda support: support.rank)
+        general = next((support for support in family if _frees_all(support.action, key)), None)
+        special = next((support for support in family if not _frees_all(support.action, key)), None)
+        if general and (special is None or general.surety >= special.surety):
+            yield general
+        elif special:
+            yield special
+
+
+def _frees_all(action: PatternAction | RuleAction, key: str) -> bool:
+    """Return whether all arguments that a rule leaves as they are, are variables; `key` is that of the rule where they are."""
+    if isinstance(action, PatternAction):
+        pattern, rewrite = (
+            text.strip().removesuffix(";").replace("$$$", "$") for text in (action.pattern, action.rewrite)
+        )
+        action = action.model_copy(update={"pattern": pattern, "rewrite": rewrite})
+    return key_of(action) == key
+
+
 def _gather_candidates(collected: CollectedPairs) -> Iterator[KeyedAction]:
     """Yield what may hold in more than one pair, commonest first."""
     counts: Counter[tuple[Language, str]] = Counter()
@@ -120,12 +172,24 @@ def _gather_candidates(collected: CollectedPairs) -> Iterator[KeyedAction]:
         key = language, canonical_json(action.model_dump())  # they are canonical already
         counts[key] += 1
         actions[key] = action
+    for shape, members in _gather_shapes(actions).items():
+        counts[shape] = max(counts[shape], sum(counts[member] for member in members))
+        actions[shape] = ACTION.validate_python(json.loads(shape[1]))
     repeated = [key for key in actions if counts[key] > 1 or is_general(actions[key])]
     repeated.sort(key=lambda key: (-counts[key], description_length(actions[key]), key))
     for language, name in repeated:
         action = actions[language, name]
         if not (is_of_imports(action) or is_of_layout(action) or is_of_one_place(action, language)):
             yield language, action
+
+
+def _gather_shapes(actions: Mapping[_Key, PatternAction | RuleAction]) -> dict[_Key, list[_Key]]:
+    """Return what several rules become with variables for the arguments that they leave as they are, and which these are."""
+    shapes = defaultdict[_Key, list[_Key]](list)
+    for key, action in actions.items():
+        if shape := free_arguments(action):
+            shapes[key[0], canonical_json(shape.model_dump())].append(key)
+    return {shape: members for shape, members in shapes.items() if len(members) > 1}
 
 
 def _make_rule(support: Support, all_pairs: Sequence[Pair], sandbox: Sandbox) -> FileRule:

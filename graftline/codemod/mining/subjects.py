@@ -10,7 +10,7 @@ from typing import Any
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.canonical import required_words, strip_context, words_of
+from graftline.codemod.canonical import canonicalize, required_words, strip_context, words_of
 from graftline.codemod.cost import patterns_of
 from graftline.codemod.grammar import KEYWORDS
 
@@ -20,7 +20,9 @@ _IMPORT = re.compile(r"^\s*(?:import\b|from\s+\S+\s+import\b|(?:const|let|var)\b
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _STRING = re.compile(r"""\"[^\"\n]*\"|'[^'\n]*'|`[^`\n]*`""")
 _LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
-_IMPORT_KIND = re.compile(r"'kind': '\w*import")
+_IMPORT_KIND = re.compile(r"'kind': '(?:\w*import|scoped_identifier)")
+"""Java's `scoped_identifier` is a name with dots as imports have it; elsewhere its dots are accesses of fields, or of types."""
+_BRACKET = re.compile(_STRING.pattern + r"|[()\[\]{},]")
 _ASSIGNMENT = re.compile(r"(?:(?:const|let|var|final)\s+)?(?:[\w<>\[\]]+\s+)?\w+(?:, ?\w+)*\s*=(?!=)")
 """Of a variable that has a name."""
 _DEFINED = re.compile(
@@ -113,7 +115,65 @@ def read_edit(action: PatternAction | RuleAction, language: Language) -> Edit:
         texts = _list_quoted(rule["rule"])
     fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
     old, new = (Counter(_TOKEN.findall(VARIABLE.sub(" ", text))) for text in (" ".join(texts), fix))
-    return Edit(frozenset(old), dict(old - new), dict(new - old))
+    return Edit(frozenset(old) - {";"}, dict(old - new), dict(new - old))
+
+
+def free_arguments(action: PatternAction | RuleAction) -> PatternAction | None:
+    """Return a rule with a variable for every argument that it writes as it quotes it; None if it is more than a pattern.
+
+    `assertTrue($A.has($B));` to `assertThat($A.has($B)).isTrue();`  ->  `assertTrue($A)` to `assertThat($A).isTrue()`
+    """
+    if not isinstance(action, PatternAction) or action.selector or action.strictness:
+        return None
+    pattern, rewrite = action.pattern.strip(), action.rewrite.strip()
+    if pattern.endswith(";") and rewrite.endswith(";"):
+        pattern, rewrite = pattern[:-1], rewrite[:-1]
+    names: dict[str, str] = {}
+    pieces, end = list[str](), 0
+    for start, stop in _list_arguments(pattern, rewrite):
+        name = names.setdefault(pattern[start:stop], f"$V{len(names)}")
+        pieces += [pattern[end:start], name]
+        end = stop
+    free = "".join((*pieces, pattern[end:]))
+    for argument in sorted(names, key=len, reverse=True):
+        rewrite = re.sub(_whole(argument), names[argument], rewrite)
+    is_bound = {*VARIABLE.findall(rewrite)} <= {*VARIABLE.findall(free)}
+    if not is_bound or not words_of(VARIABLE.sub(" ", free)) or free == rewrite:
+        return None
+    result = canonicalize(PatternAction(pattern=free, rewrite=rewrite))
+    return result if isinstance(result, PatternAction) else None
+
+
+def _list_arguments(pattern: str, rewrite: str) -> Iterator[tuple[int, int]]:
+    """Yield where the outermost arguments of a pattern stand that are in the rewrite as well."""
+    stack, end = list[list[int]](), -1
+    spans = list[tuple[int, int]]()
+    for token in _BRACKET.finditer(pattern):
+        if token[0] in "([{":
+            stack.append([token.end()])
+        elif stack and token[0] == ",":
+            spans.append((stack[-1][-1], token.start()))
+            stack[-1].append(token.end())
+        elif stack and token[0] in ")]}":
+            spans.append((stack.pop()[-1], token.start()))
+    for first, last in sorted(spans, key=lambda span: (span[0], -span[1])):
+        text = pattern[first:last]
+        start, stop = first + len(text) - len(text.lstrip()), last - len(text) + len(text.rstrip())
+        if start >= end and start < stop and re.search(_whole(pattern[start:stop]), rewrite):
+            yield start, stop
+            end = stop
+
+
+def _whole(code: str) -> str:
+    return rf"(?<![\w$.]){re.escape(code)}(?!\w)"
+
+
+def is_broad(action: PatternAction | RuleAction) -> bool:
+    """Return whether a rule knows its places by one word at most: a name, or what stands behind a variable."""
+    rule = rule_of(action)["rule"]
+    patterns = list(patterns_of(rule))
+    is_open = all(text.lstrip().startswith("$") for text in patterns)
+    return is_open and len(words_of(" ".join(VARIABLE.sub(" ", text) for text in _list_quoted(rule)))) <= 1
 
 
 def is_of_layout(action: PatternAction | RuleAction) -> bool:

@@ -16,6 +16,7 @@ from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length, is_general
 from graftline.codemod.judge import Judgment, judge
 from graftline.codemod.mining.pairs import KeyedAction, Pair
+from graftline.codemod.mining.subjects import is_broad
 from graftline.codemod.source_files import SourceFile
 from graftline.core.config import Config
 from graftline.core.errors import DataError
@@ -27,6 +28,8 @@ _SHORTEST, _LONGEST = 8, 4
 _WORD = re.compile(r"\w+")
 _OF_ONE_COMMIT, _LEAST_DONE = 2, 25
 """Places more that a rule of one commit needs, and places that were changed for each that is still as it was."""
+_NORMAL_QUANTILE = 1.645
+"""One-sided, of 95 %."""
 _CONTRADICTION_COST, _BACKGROUND_COST = 2.0, 3.0
 
 
@@ -36,7 +39,8 @@ class MiningConfig(Config):
     min_support: int = Field(default=2, ge=1)
     """Small changes in which a rule does something, and nothing but what was done."""
     min_precision: float = Field(default=0.9, ge=0, le=1)
-    """Of the places that it would change, the share that was changed just so."""
+    """Of the places that it would change, the share that was changed just so; of rules that know their places by one word
+    at most, the lower limit of that share (`limit_share`)."""
     needs_general: bool = False
     """Leaves out rules without variables."""
 
@@ -67,6 +71,11 @@ class Support:
         return frozenset(pair for pair, _ in self.right)
 
     @property
+    def surety(self) -> float:
+        """What the share of its places that people changed so is at least (`limit_share`)."""
+        return limit_share(self.places, self.contradictions)
+
+    @property
     def rank(self) -> tuple[float, float, str]:
         """The less the better: what it explains, less what speaks against it; then what it takes to say it."""
         breadth = math.log2(1 + self.background)
@@ -74,12 +83,25 @@ class Support:
         return -explained, description_length(self.action) + _BACKGROUND_COST * breadth, key_of(self.action)
 
     def is_enough(self, config: MiningConfig) -> bool:
-        if self.places < config.min_precision * (self.places + self.contradictions):
+        share = self.places / max(1, self.places + self.contradictions)
+        # of a name that means several things, or of no name at all, a few places say little
+        is_checked = self.contradictions > 0 or not required_words(self.action, self.language)
+        is_doubtful = is_checked and is_broad(self.action)
+        if (self.surety if is_doubtful else share) < config.min_precision:
             return False
         # twice in one file is a habit of that file, and what one commit alone does may be its only purpose
         is_repeated = self.distinct >= config.min_support + (self.files == 1) + _OF_ONE_COMMIT * (self.commits == 1)
         is_done = _LEAST_DONE * self.remaining <= self.places
         return is_done and is_repeated and (is_general(self.action) or not config.needs_general)
+
+
+def limit_share(right: int, wrong: int) -> float:
+    """Return what the share of `right` is at least, with a confidence of 95 % (Wilson 1927, doi:10.1080/01621459.1927.10502953)."""
+    count = right + wrong
+    if not count:
+        return 0.0
+    share, square = right / count, _NORMAL_QUANTILE**2 / count
+    return (share + square / 2 - math.sqrt(square * (share * (1 - share) + square / 4))) / (1 + square)
 
 
 class _Tally:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from graftline.astgrep.action import PatternAction
+from graftline.astgrep.action import Action, PatternAction, RuleAction
 from graftline.codemod.history import History, list_ignored_by_git
 from graftline.codemod.hunks import find_statement, split_into_hunks
 from graftline.codemod.mine import MinedRules, mine_rules
 from graftline.codemod.mining.pairs import CollectedPairs, Pair, collect_pairs
-from graftline.codemod.mining.trial import MiningConfig
+from graftline.codemod.mining.subjects import is_of_imports
+from graftline.codemod.mining.trial import MiningConfig, limit_share
 from graftline.codemod.rule_file import format_rules
 from graftline.core.errors import DataError, GraftlineError
 from graftline.datasets.language import language_of_path
@@ -110,20 +111,65 @@ def test_a_folder_of_a_repository_has_the_history_of_its_files(repository: Path)
     assert [change.path for change in history.changes(language_of_path, PYTHON)] == ["sub/d.py"]
 
 
-def test_a_rule_that_people_contradict_is_not_kept() -> None:
-    def pair(number: int, before: str, after: str) -> Pair:
-        action = PatternAction(pattern="f($A)", rewrite="g($A)")
-        return Pair(
-            commit=f"c{number}", path="a.py", line=1, language="python", before=before, after=after, actions=(action,)
-        )
+def make_pair(number: int, before: str, after: str, *actions: Action, path: str = "") -> Pair:
+    names = {"commit": f"c{number}", "path": path or f"{number}.py", "line": 1, "language": "python"}
+    return Pair.model_validate({**names, "before": f"{before}\n", "after": f"{after}\n", "actions": actions})
 
-    same = [pair(number, f"f({number})\n", f"g({number})\n") for number in range(3)]
-    assert len(mine_rules(CollectedPairs(same), MiningConfig(), MemorySandbox()).rules) == 1
-    other = pair(9, "f(9)\nh()\n", "f(9)\ni()\n")
-    assert mine_rules(CollectedPairs([other, *same]), MiningConfig(), MemorySandbox()).rules == ()
+
+def mined_of(*pairs: Pair, config: MiningConfig | None = None) -> list[Action]:
+    mined = mine_rules(CollectedPairs(list(pairs)), config or MiningConfig(), MemorySandbox())
+    return [rule.action for rule in mined.rules]
+
+
+def test_a_rule_that_people_contradict_is_not_kept() -> None:
+    action = PatternAction(pattern="f($A)", rewrite="g($A)")
+    same = [make_pair(number, f"f({number})", f"g({number})", action) for number in range(3)]
+    assert mined_of(*same) == [action]
+    other = make_pair(9, "f(9)\nh()", "f(9)\ni()")
+    assert mined_of(other, *same) == []
     # before anybody did so, it was how it was written
-    assert len(mine_rules(CollectedPairs([*same, other]), MiningConfig(), MemorySandbox()).rules) == 1
-    assert len(mine_rules(CollectedPairs([*same, other]), MiningConfig(min_precision=0.5), MemorySandbox()).rules) == 1
+    assert mined_of(*same, other) == [action]
+    assert mined_of(other, *same, config=MiningConfig(min_precision=0.5)) == [action]
+
+
+@pytest.mark.parametrize(("left", "pattern"), [("", "f($A)"), ("f(z)", "f($A.x())")])
+def test_rules_that_differ_in_an_argument_become_one(left: str, pattern: str) -> None:
+    """It has a variable there; or what most places have, where that would change what people left."""
+    pairs = [
+        make_pair(
+            number,
+            f"f(a.{name}())\n{left}",
+            f"g(a.{name}()).k()\n{left}",
+            PatternAction(pattern=f"f($A.{name}())", rewrite=f"g($A.{name}()).k()"),
+        )
+        for number, name in enumerate("xyxyx")
+    ]
+    [action] = mined_of(*pairs)
+    assert action == PatternAction(pattern=pattern, rewrite=f"g{pattern[1:]}.k()")
+
+
+def test_the_names_of_one_file_have_no_rules() -> None:
+    action = PatternAction(pattern="helper($A)", rewrite="tool($A)")
+    same = [make_pair(number, f"helper({number})", f"tool({number})", action, path="a.py") for number in range(5)]
+    assert mined_of(*same) == []
+    assert mined_of(*same, make_pair(9, "helper = 1\ntool = 1", "helper = 1\ntool = 2", path="b.py")) == [action]
+
+
+def test_a_bare_name_has_to_be_surer_than_a_call() -> None:
+    call = PatternAction(pattern="old($A)", rewrite="new($A)")
+    name = RuleAction(rule={"kind": "identifier", "regex": "^old$"}, fix="new")
+    for action in (call, name):
+        same = [make_pair(number, f"old({number})", f"new({number})", action) for number in range(1, 31)]
+        assert mined_of(*same) == [action]
+        kept = mined_of(make_pair(0, "old(0)\nh()", "old(0)\ni()"), *same)
+        assert kept == [action] * (action == call)
+    assert limit_share(30, 1) == pytest.approx(0.8676, abs=0.0001)
+
+
+def test_names_with_dots_of_java_are_of_imports() -> None:
+    for kind, is_import in (("scoped_identifier", True), ("field_access", False)):
+        rule = {"kind": kind, "regex": r"^org\.junit\.Assert$"}
+        assert is_of_imports(RuleAction(rule=rule, fix="com.google.Truth")) is is_import
 
 
 def test_what_a_rule_would_change_in_the_newest_files_speaks_against_it(repository: Path) -> None:
