@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.agent", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", choices=("repositories", "places"), required=True)
+    parser.add_argument("--part", choices=("repositories", "places"), default="repositories")
     parser.add_argument("--arms", help="all of the part if none are given")
     parser.add_argument("--fleet", default="embedded")
     parser.add_argument("--data", type=Path, default=DATA)
