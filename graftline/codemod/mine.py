@@ -39,6 +39,7 @@ from graftline.codemod.mining.subjects import (
     is_of_imports,
     is_of_layout,
     is_of_one_place,
+    is_own_member,
     name_removed_kind,
     read_edit,
 )
@@ -118,7 +119,7 @@ def _count_hits(support: Support) -> int:
 
 
 def _leave_out_local(supports: Iterable[Support], pairs: Sequence[Pair], newest: Sequence[SourceFile]) -> list[Support]:
-    """Return the rules without those of one file that quote or write a name that no other file has."""
+    """Return the rules without those of one file that are about a member of `self`, or a name that no other file has."""
     supports = list(supports)
     edits = [read_edit(support.action, support.language) for support in supports]
     names = [{word for word in edit.quoted | set(edit.gained) if word.isidentifier()} for edit in edits]
@@ -133,7 +134,7 @@ def _leave_out_local(supports: Iterable[Support], pairs: Sequence[Pair], newest:
     return [
         support
         for support, own in zip(supports, names, strict=True)
-        if support.files > 1 or all(len(paths[name]) > 1 for name in own)
+        if support.files > 1 or (not is_own_member(support.action) and all(len(paths[name]) > 1 for name in own))
     ]
 
 

@@ -23,6 +23,7 @@ _LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
 _IMPORT_KIND = re.compile(r"'kind': '(?:\w*import|scoped_identifier)")
 """Java's `scoped_identifier` is a name with dots as imports have it; elsewhere its dots are accesses of fields, or of types."""
 _BRACKET = re.compile(_STRING.pattern + r"|[()\[\]{},]")
+_OWN_MEMBER = re.compile(r"(?:self|this)\.\w+")
 _ASSIGNMENT = re.compile(r"(?:(?:const|let|var|final)\s+)?(?:[\w<>\[\]]+\s+)?\w+(?:, ?\w+)*\s*=(?!=)")
 """Of a variable that has a name."""
 _DEFINED = re.compile(
@@ -166,6 +167,12 @@ def _list_arguments(pattern: str, rewrite: str) -> Iterator[tuple[int, int]]:
 
 def _whole(code: str) -> str:
     return rf"(?<![\w$.]){re.escape(code)}(?!\w)"
+
+
+def is_own_member(action: PatternAction | RuleAction) -> bool:
+    """Return whether all that a rule quotes is a member of the object itself, which every class has for itself."""
+    texts = _list_quoted(rule_of(action)["rule"])
+    return bool(texts) and all(_OWN_MEMBER.fullmatch(text.strip()) for text in texts)
 
 
 def is_broad(action: PatternAction | RuleAction) -> bool:

@@ -152,6 +152,13 @@ def test_the_names_of_one_file_have_no_rules() -> None:
     action = PatternAction(pattern="helper($A)", rewrite="tool($A)")
     same = [make_pair(number, f"helper({number})", f"tool({number})", action, path="a.py") for number in range(5)]
     assert mined_of(*same) == []
+    member = PatternAction(pattern="self.helper", rewrite="self.tool")
+    own = [
+        make_pair(number, f"self.helper({number})", f"self.tool({number})", member, path="a.py") for number in range(5)
+    ]
+    other = [make_pair(8, "print(self, tool, helper)", "print(self, tool, helper, 1)", path="b.py")]
+    assert mined_of(*own, *other) == []
+    assert mined_of(*own[1:], own[0].model_copy(update={"path": "c.py"}), *other) == [member]
     assert mined_of(*same, make_pair(9, "helper = 1\ntool = 1", "helper = 1\ntool = 2", path="b.py")) == [action]
 
 
