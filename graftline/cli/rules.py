@@ -25,7 +25,7 @@ from graftline.cli.options import (
     print_table,
 )
 from graftline.cli.rules_printing import ask_for_groups, print_learned, print_mined, print_rewritten
-from graftline.core.errors import ConfigError, DataError
+from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
@@ -280,17 +280,16 @@ COMMANDS = (learn, apply, undo, test, explain, mine)
 
 
 def load_settings(root: Path | None) -> "SandboxSettings":
-    """Return what the root says of jails, or the settings of the library where there is none."""
+    """Return what the root says of jails, or the settings of the library where nobody named a root.
+
+    A root is not looked for in the folders above: the checkout of somebody else must not weaken its own jail.
+    """
     from graftline.sandbox import SandboxSettings
     from graftline.sandbox.runner import load_sandbox_settings
 
-    try:
-        paths = find_paths(root)
-    except ConfigError:
-        if os.environ.get("GRAFTLINE_ROOT"):
-            raise
-        return SandboxSettings()  # outside of any root, as in a checkout of somebody's own
-    return load_sandbox_settings(paths.root)
+    if root is None and not os.environ.get("GRAFTLINE_ROOT"):
+        return SandboxSettings()
+    return load_sandbox_settings(find_paths(root).root)
 
 
 @contextmanager

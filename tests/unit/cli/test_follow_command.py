@@ -197,3 +197,14 @@ def test_nothing_is_written_where_the_tests_fail(repository: Path, command: str,
     result = run("--answers", "y", "--tests", command, "--write")
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
     assert (texts(repository) == before) is bool(code)
+
+
+def test_a_checkout_does_not_weaken_its_own_jail(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAFTLINE_ROOT", raising=False)
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    (repository / "configs").mkdir()
+    (repository / "configs" / "sandbox.yaml").write_text("actions: {kind: nonsense}\n", "utf-8")
+    monkeypatch.chdir(repository)
+    assert CliRunner().invoke(main, ["follow", ".", "--answers", "y"]).exit_code == 0
+    refused = CliRunner().invoke(main, ["--root", ".", "follow", ".", "--answers", "y"])
+    assert (refused.exit_code, "nonsense" in refused.stderr) == (1, True)
