@@ -92,11 +92,11 @@ def mine_rules(
         if time_limit_s and clock() + 2 * (clock() - began) > start + time_limit_s:
             break
     weighed = [replace(support, background=_count_hits(support)) for support in supports]
-    weighed = list(_leave_out_copies(_leave_out_local(weighed, pairs, newest)))
+    families = _leave_out_copies(_leave_out_local(weighed, pairs, newest))
     rules = []
     explained: set[tuple[int, int]] = set()
     edits = list[tuple[Language, Edit]]()
-    for support in sorted(weighed, key=lambda support: support.rank):
+    for support, places in sorted(families, key=lambda family: family[0].rank):
         news = support.right - explained
         edit = read_edit(support.action, support.language)
         is_copy = any(language == support.language and own.is_part_of(edit) for language, own in edits)
@@ -105,7 +105,7 @@ def mine_rules(
             and 2 * len(news) >= len(support.right)
             and not is_copy
         ):
-            explained |= support.right
+            explained |= places
             edits.append((support.language, edit))
             rules.append(_make_rule(support, pairs, sandbox))
         if time_limit_s and clock() > start + 2 * time_limit_s:
@@ -138,8 +138,11 @@ def _leave_out_local(supports: Iterable[Support], pairs: Sequence[Pair], newest:
     ]
 
 
-def _leave_out_copies(supports: Iterable[Support]) -> Iterator[Support]:
-    """Yield one of the rules that differ only in arguments that they leave as they are: the general one if it is as sure."""
+def _leave_out_copies(supports: Iterable[Support]) -> Iterator[tuple[Support, frozenset[tuple[int, int]]]]:
+    """Yield one of the rules that differ only in arguments that they leave as they are: the general one if it is as sure.
+
+    Beside it stands where any of them is right: what holds there, or makes half of such an edit, is no news.
+    """
     families = defaultdict[tuple[Language, str], list[Support]](list)
     for support in supports:
         shape = free_arguments(support.action)
@@ -148,10 +151,11 @@ def _leave_out_copies(supports: Iterable[Support]) -> Iterator[Support]:
         family.sort(key=lambda support: support.rank)
         general = next((support for support in family if _frees_all(support.action, key)), None)
         special = next((support for support in family if not _frees_all(support.action, key)), None)
+        right = frozenset[tuple[int, int]]().union(*(support.right for support in family))
         if general and (special is None or general.surety >= special.surety):
-            yield general
+            yield general, right
         elif special:
-            yield special
+            yield special, right
 
 
 def _frees_all(action: PatternAction | RuleAction, key: str) -> bool:
