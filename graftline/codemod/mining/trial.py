@@ -20,7 +20,7 @@ from graftline.codemod.mining.subjects import is_broad
 from graftline.codemod.source_files import SourceFile
 from graftline.core.config import Config
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Request, Sandbox, SandboxResult, ensure_decided
+from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, ensure_decided
 
 _BATCH = 64
 _SHORTEST, _LONGEST = 8, 4
@@ -226,7 +226,9 @@ class Trial:
     def _count(self, tally: _Tally, text: _Text, change: Change, judgment: Judgment) -> None:
         # a place within code that was rewritten as a whole is neither: nobody knows what would have become of it
         wrong = [match for match in judgment.wrong if change.inside(match.start, match.end) is not None]
-        if not wrong:
+        # what takes away something that people moved is half of their edit
+        is_half = any(_list_lost(text.text, match) - text.fewer for match in judgment.right)
+        if not wrong and not is_half:
             pair = self._pairs[text.pair]
             tally.right |= {(text.pair, site) for site in judgment.fixed if not change.sites[site].is_blank}
             tally.spots.update(
@@ -234,7 +236,7 @@ class Trial:
                 for match in judgment.right
             )
             tally.oldest = max(tally.oldest, text.age if judgment.right else -1)
-        tally.places += len(judgment.right)
+        tally.places += 0 if is_half else len(judgment.right)
         tally.wrong[text.age] += len(wrong)
 
     def _compare(self, index: int) -> Change | None:
@@ -251,6 +253,11 @@ class Trial:
 def _read_before(pair: Pair, number: int, age: int) -> _Text:
     old, new = (Counter(_WORD.findall(side)) for side in (pair.before, pair.after))
     return _Text(pair.before, pair.language, frozenset(old), age, number, frozenset(old - new), frozenset(new - old))
+
+
+def _list_lost(text: str, match: Match) -> frozenset[str]:
+    old, new = (Counter(_WORD.findall(side)) for side in (text[match.start : match.end], match.replacement))
+    return frozenset(old - new)
 
 
 def _leave_out_alike(tallies: Iterable[_Tally]) -> list[_Tally]:

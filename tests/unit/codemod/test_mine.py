@@ -150,6 +150,14 @@ def test_rules_that_differ_in_an_argument_become_one(left: str, pattern: str) ->
     assert action == PatternAction(pattern=pattern, rewrite=f"g{pattern[1:]}.k()")
 
 
+def test_what_takes_away_what_people_moved_is_no_rule() -> None:
+    action = PatternAction(pattern="$A.old", rewrite="check.new")
+    moved = [make_pair(n, f"a{n}.old()", f"check.new(a{n})", action) for n in range(4)]
+    assert mined_of(*moved) == []
+    gone = [make_pair(n, f"a{n}.old()", "check.new()", action) for n in range(4)]
+    assert mined_of(*gone) == [action]
+
+
 def test_the_names_of_one_file_have_no_rules() -> None:
     action = PatternAction(pattern="helper($A)", rewrite="tool($A)")
     same = [make_pair(number, f"helper({number})", f"tool({number})", action, path="a.py") for number in range(5)]
