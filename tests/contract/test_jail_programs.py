@@ -214,7 +214,7 @@ def test_a_program_that_cannot_be_started_has_not_ended(
 ) -> None:
     # as if nothing had been found wrong outside
     monkeypatch.setattr(served, "fault_of_arguments", lambda arguments: "")
-    with pytest.raises(SandboxError, match=r"a case was not started \(/\S+/ast-grep: "):
+    with pytest.raises(SandboxError, match=r"a case was not started \(/.+/ast-grep: "):
         open_another().run(Case("ast-grep", ("run", "-p", argument)))
 
 

@@ -79,6 +79,7 @@ def test_every_package_is_held_by_the_constraints_and_leaves_no_cache() -> None:
 NOT_FOR_A_CLUSTER = {
     "daytona": "boxes are in pods, which reach nothing but their database",
     "dev": "the tools of a checkout",
+    "mcp": "coding agents start it where the code is that they change",
     "ui": "pictures are taken where there is a browser",
     "vllm": "servers of models have an image of their own",
 }

@@ -153,7 +153,7 @@ def test_tasks_are_judged_on_other_repositories_than_prompts_are_changed_on() ->
     assert (len(train), len(validation)) == (8, 4)
     assert not {one.group for one in train} & {one.group for one in validation}
     assert split_tasks(tasks[::-1], 8, 4) == (train, validation)
-    with pytest.raises(DataError, match="18 tasks of 6 repositories"):
+    with pytest.raises(DataError, match="18 tasks of 6 packages and repositories"):
         split_tasks(tasks, 16, 4)
 
 
