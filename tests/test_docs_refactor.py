@@ -1,20 +1,15 @@
 """`docs/refactor.md`, typed as it stands: what each command prints, with a server that edits as the model of the page did."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.http_server import HttpAnswer, HttpRequest, json_answer, serve_answers
-from tests.pages import fences
+from tests.page_walk import Walk
 
-SHOWN = [fence for fence in fences() if fence.page == "docs/refactor.md" and fence.language in ("console", "sh")]
-_VARIES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|model: .*")
 _OPTIONAL = re.compile(r"t\.Optional\[(str|t\.Any)\]")
 
 
@@ -43,23 +38,7 @@ def test_the_walk_comes_to_what_the_page_shows(tmp_path: Path, model: str) -> No
     (tmp_path / "configs" / "manifests").mkdir(parents=True)
     fleet = f"{{engine: service, model: model, actors: [{{name: a, url: '{model}'}}]}}"
     (tmp_path / "configs" / "vllm_actors.yaml").write_text(f"fleets: {{embedded: {fleet}}}\n")
-    programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = {**os.environ, "PATH": programs, "XDG_STATE_HOME": str(tmp_path / "state")}
-    environment.pop("GRAFTLINE_ROOT", None)
-
-    def run(command: str) -> subprocess.CompletedProcess[str]:
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.run(command, shell=True, cwd=tmp_path, env=environment, text=True, check=False, **output)
-
-    first, *others = SHOWN
-    packages = run(first.body.splitlines()[0])
-    if packages.returncode:
-        pytest.skip(f"no package index that has Flask 2.2.5: {packages.stdout[-300:]}")
-    for fence in (first, *others):
-        done = run(fence.body.removeprefix("$ "))
-        lines = "\n".join(line for line in done.stdout.splitlines() if not line.startswith("WARNING: "))  # of pip
-        assert (done.returncode, fence.body) == (0, fence.body), lines
-        if fence.output is not None:
-            assert _VARIES.sub("…", lines) == _VARIES.sub("…", fence.output.rstrip("\n"))
-    assert run("git -C flask diff --stat").stdout == ""
+    walk = Walk("docs/refactor.md", tmp_path)
+    assert [fence.body for fence in walk.type_all()]
+    assert walk.run("git -C flask diff --stat").stdout == ""
     assert (tmp_path / "model.diff").read_text().count("\n+") > 77
