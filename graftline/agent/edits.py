@@ -33,8 +33,6 @@ class Attempt:
     text: str
     """Of the file; as it was where there is a fault."""
     fault: Fault
-    answer: str = ""
-    """What the model said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,8 @@ def edit_place(
 ) -> PlaceEdit:
     """Return the edit of `block`, a part of the file `text`, that most of `attempts` answers of `model` agree on.
 
-    Once fewer than `least` of them can come to one, it ends.
-    `effect` returns, of a text of the file, what tells apart what its edit does to the repository. The first answer is the
-    likeliest one, the others are drawn. ActorError where nobody answers.
+    It asks no more once fewer than `least` of them can agree. `effect` returns, of a text of the file, what tells apart what
+    its edit does to the repository. The first answer is the likeliest one, the others are drawn. ActorError where nobody answers.
     """
     answers: list[Attempt] = []
     for number in range(1, attempts + 1):
@@ -89,15 +86,14 @@ def edit_place(
     return PlaceEdit(block, best, tuple(answers), votes.get(best, 0), text.count("\n") + 1 - block.end)
 
 
-def describe_context(text: str, block: Block, state: State, example: str = "") -> str:
-    """Return what a model is told beside a block: an edit like the one that is wanted, imports of the file, what was done."""
+def describe_context(text: str, block: Block, state: State) -> str:
+    """Return what a model is told beside a block: imports of the file, what was done."""
     numbers = sorted(list_import_lines(text, block.language))
     lines = text.split("\n")
     imports = "\n".join(
         lines[n] for n in numbers[:_MAX_IMPORT_LINES] if n < len(lines) and not block.start <= n < block.end
     )
-    parts = [f"An edit of this kind:\n{example}"] if example else []
-    parts += [f"The file {block.path} imports:\n{imports}"] if imports else []
+    parts = [f"The file {block.path} imports:\n{imports}"] if imports else []
     parts += [f"So far: {render(state)}"] if state.history else []
     return "".join(f"{part}\n\n" for part in parts)
 
@@ -120,13 +116,13 @@ def _attempt(
         return Attempt(text, "not answered")
     written = read_text(answer.text) if answer.is_whole else None
     if written is None or "\0" in written:
-        return Attempt(text, "unreadable", answer.text)
+        return Attempt(text, "unreadable")
     edited = replace_block(text, block, written)
     if normalize_whitespace(edited) == normalize_whitespace(text):
-        return Attempt(text, "unchanged", answer.text)
+        return Attempt(text, "unchanged")
     if not parses(edited, block.language) and parses(text, block.language):
-        return Attempt(text, "does not parse", answer.text)
-    return Attempt(edited, "", answer.text)
+        return Attempt(text, "does not parse")
+    return Attempt(edited, "")
 
 
 def replace_block(text: str, block: Block, written: str) -> str:

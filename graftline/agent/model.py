@@ -4,6 +4,7 @@ An answer is kept in a file that is named after the digest of what was asked, so
 was, and the same input comes to the same change. What a model says is text, compared and parsed, and never run.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,11 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
 from graftline.llm.questions import count_chat_tokens
+
+_PATIENCE_S, _STALL_S = 10.0, 600.0
+"""A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
+_LEAST_SAID = 0.2
+"""How likely yes or no has to be for the relation of both to say anything."""
 
 
 class ModelAnswer(BaseModel):
@@ -144,10 +150,6 @@ def open_model(
     return AgentModel(model, fleet.prompt_and_answer_tokens, answers, limits or Limits(), adapter, name)
 
 
-_PATIENCE_S, _STALL_S = 10.0, 600.0
-"""A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
-
-
 def adapter_names(fleet: Fleet) -> list[str]:
     """Return the names of the adapters of a fleet, as requests call them."""
     return [Path(folder).name for folder in fleet.adapters]
@@ -158,22 +160,16 @@ def read_probability(first_tokens: Mapping[str, float], text: str) -> float | No
 
     Without the likeliest first tokens, what the text says is certain.
     """
-    from math import exp
-
     shares = {"yes": 0.0, "no": 0.0}
     for token, logarithm in first_tokens.items():
         word = token.strip().lower()
         if word in shares:
-            shares[word] += exp(logarithm)
+            shares[word] += math.exp(logarithm)
     total = sum(shares.values())
     if total >= _LEAST_SAID:
         return shares["yes"] / total
     word = text.strip().lower().split()[0].strip(".,!:;") if text.strip() else ""
     return {"yes": 1.0, "no": 0.0}.get(word)
-
-
-_LEAST_SAID = 0.2
-"""How likely yes or no has to be for the relation of both to say anything."""
 
 
 def _read_answer(path: Path) -> ModelAnswer | None:

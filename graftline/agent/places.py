@@ -83,7 +83,6 @@ class Block:
     """Lines from 0; the end is not one of them."""
     text: str
     score: float = 0.0
-    terms: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,26 +195,23 @@ def find_places(
         if score > 0:
             groups[frozenset(numbers), is_import].append((score, path, line))
     ranked = []
-    for (own, _), members in groups.items():
+    for members in groups.values():
         members.sort(key=lambda row: (-row[0], len(_line(texts[row[1]], row[2])), row[1:]))
         bonus = 1 + 0.2 * math.log(min(len(members), 100))
-        ranked.append((members[0][0] * bonus, own, members))
-    ranked.sort(key=lambda row: (-row[0], row[2][0][1:]))
+        ranked.append((members[0][0] * bonus, members))
+    ranked.sort(key=lambda row: (-row[0], row[1][0][1:]))
     blocks: list[Block] = []
     for depth in range(count):  # the best of every group, then the second of every group
-        for score, own, members in ranked[:count]:
+        for score, members in ranked[:count]:
             if len(blocks) < count and depth < len(members):
                 _, path, line = members[depth]
                 if not any(block.path == path and block.start <= line < block.end for block in blocks):
-                    names = frozenset(terms[number].text for number in own)
-                    block = make_block(path, texts[path], languages[path], line, score / (1 + depth), names)
+                    block = make_block(path, texts[path], languages[path], line, score / (1 + depth))
                     blocks += [] if _PROSE.match(block.text) else [block]
     return PlacesByWords(tuple(terms), tuple(blocks), counts)
 
 
-def make_block(
-    path: str, text: str, language: Language, line: int, score: float = 0.0, terms: frozenset[str] = frozenset()
-) -> Block:
+def make_block(path: str, text: str, language: Language, line: int, score: float = 0.0) -> Block:
     """Return the statement that has a line (from 0), or a window around it where the statement is too long."""
     lines = text.split("\n")
     try:
@@ -224,7 +220,7 @@ def make_block(
         start, end = 0, _MAX_STATEMENT + 1
     if end - start > MAX_BLOCK_LINES:
         start, end = max(start, line - _WINDOW), min(end, line + _WINDOW + 1)
-    return Block(path, language, start, end, "\n".join(lines[start:end]) + "\n", score, terms)
+    return Block(path, language, start, end, "\n".join(lines[start:end]) + "\n", score)
 
 
 def _worth(term: Term, count: int, total: int, has_old: bool) -> float:
@@ -252,7 +248,7 @@ def _line(text: str, number: int) -> str:
     return text[position : end if end >= 0 else len(text)]
 
 
-def distinct(blocks: Sequence[Block], edited: Sequence[Block]) -> list[Block]:
+def exclude_edited(blocks: Sequence[Block], edited: Sequence[Block]) -> list[Block]:
     """Return the blocks that share no line with those that were edited."""
     return [
         block

@@ -20,7 +20,7 @@ from typing import Literal
 from graftline.agent.check import Checker, CheckOutcome
 from graftline.agent.edits import PlaceEdit, describe_context, digest_texts, edit_place
 from graftline.agent.model import AgentModel
-from graftline.agent.places import Block, PlacesByWords, distinct, find_places
+from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_places
 from graftline.agent.questions import answer_with_model, list_examples
 from graftline.codemod.canonical import words_of
 from graftline.codemod.follow import count_places, follow_edit, rewrite_accepted
@@ -334,7 +334,7 @@ def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel, feedback: 
     best = places.blocks[0].score
     languages = {path: file.language for path, file in run.files.items()}
     while len(run.edits) < run.settings.places and not model.is_exhausted:
-        candidates = [block for block in distinct(places.blocks, edited) if block.score >= _LEAST_LIKE * best]
+        candidates = [block for block in exclude_edited(places.blocks, edited) if block.score >= _LEAST_LIKE * best]
         if outcome == "changed":  # what is left to do has what was taken away before
             candidates = [block for block in candidates if words_of(block.text) & removed]
         if not candidates:

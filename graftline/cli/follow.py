@@ -62,8 +62,6 @@ def follow(
 
     The edit becomes rules, the rules are tried on all files of FOLDER, and where it is not clear what you mean, you are
     asked. Imports and layout follow. Without --write, nothing is changed, nor where the tests fail."""
-    from graftline.codemod.explain import explain, summarize
-    from graftline.codemod.follow import IMPORTS
     from graftline.codemod.writes import default_journals, write_files
     from graftline.repository import follow, is_unsure, read_changes
 
@@ -91,13 +89,11 @@ def follow(
             lambda groups: choose_rejected(groups, reject, ask, is_error=as_json),
         )  # fmt: skip
     if review is not None:
-        words = {rule.id: [summarize(rule.action), *explain(rule.action)] for rule in followed.rules}
-        words[IMPORTS] = ["what follows from the others"]
         command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
         command += ["--tests", tests] if tests else []
-        write_review(review, result.groups, words, command, result.rejected)
+        write_review(review, result, followed.rules, command)
     if write and followed.contradictions and not (ask or letters):
         raise DataError(
             f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
@@ -116,9 +112,11 @@ def follow(
             "rules": [rule_as_dict(rule) for rule in followed.rules],
             "undone": followed.undone,
             "contradictions": followed.contradictions,
+            "tests": outcome and asdict(outcome),
+            "questions": followed.questions,
+            "skipped": result.skipped,
+            "written": write,
         }
-        values["tests"] = outcome and asdict(outcome)
-        values |= {"questions": followed.questions, "skipped": result.skipped, "written": write}
         print_json({**values, **rewritten_as_json(result.files, result.groups)})
     else:
         _print_followed(followed)
@@ -130,9 +128,7 @@ def follow(
 COMMANDS = (follow,)
 
 
-def _run_tests(
-    root: Path | None, folder: Path, command: str, files: "Sequence[RewrittenFile]"
-) -> "CheckOutcome":  # fmt: skip
+def _run_tests(root: Path | None, folder: Path, command: str, files: "Sequence[RewrittenFile]") -> "CheckOutcome":
     """Run the tests with the change, and where they fail with the edit alone; say what comes of it."""
     from graftline.agent.check import Checker
 

@@ -12,7 +12,7 @@ import click
 from graftline.cli.options import find_paths, json_option, pluralize, print_json
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
-from graftline.core.errors import BoundaryError, ConfigError, DataError
+from graftline.core.errors import ActorError, BoundaryError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.agent.model import AgentModel, Limits
@@ -56,8 +56,6 @@ def refactor(
     for what, with code in backticks, needs no model, and neither does an --example. Without --write, nothing is changed."""
     from graftline.agent.model import Limits
     from graftline.agent.refactor import Settings, refactor
-    from graftline.codemod.explain import explain, summarize
-    from graftline.codemod.follow import IMPORTS
     from graftline.codemod.writes import default_journals, write_files
     from graftline.repository import choose_places, read_pairs
 
@@ -85,20 +83,17 @@ def refactor(
         if path is not None and result.files:
             path.parent.mkdir(parents=True, exist_ok=True)
     if review is not None and result.files:
-        words = {rule.id: [summarize(rule.action), *explain(rule.action)] for rule in proposal.rules}
-        words[IMPORTS] = ["what follows from the others"]
-        write_review(
-            review, result.groups, words, _repeat(instruction, folder, examples, keep, tests, model), result.rejected
-        )
+        command = _repeat(instruction, folder, examples, keep, tests, model, attempts)
+        write_review(review, result, proposal.rules, command)
     if out is not None and result.files:
         write_rules(proposal.rules, out)
         click.echo(f"rules: {out}", err=True)
     has_failed = proposal.tests is not None and proposal.tests.passed is not True
     if has_failed and proposal.tests is not None:
         click.echo(f"tests do not pass with the change: {proposal.tests.output[-1500:]}", err=True)
-    if write and (not has_failed or force):
-        write_files(result.writes, default_journals())
     is_written = write and bool(result.files) and (not has_failed or force)
+    if is_written:
+        write_files(result.writes, default_journals())
     if record:
         is_decided = is_written or bool(result.rejected) or ask
         _record(root, instruction, proposal, result if is_decided else None, model or "")
@@ -131,7 +126,6 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
     ActorError with what to do where nobody answers.
     """
     from graftline.agent.model import open_model
-    from graftline.core.errors import ActorError
     from graftline.core.secrets import open_secrets
 
     paths = find_paths(root)
@@ -148,18 +142,14 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
         model.model.close()
 
 
-def _record(
-    root: Path | None, instruction: str, proposal: "Proposal", result: "Rewrite | None", model: str
-) -> None:  # fmt: skip
+def _record(root: Path | None, instruction: str, proposal: "Proposal", result: "Rewrite | None", model: str) -> None:
     """Keep a run, with what became of its places where that was decided."""
     from graftline.agent.record import DATASET, record_run
 
     folder = find_paths(root).data / "trajectories" / "attempts" / DATASET
     with open_rule_sandbox(root) as sandbox:
         rows = record_run(instruction, proposal, result.files if result else None, folder, sandbox, model)
-    click.echo(
-        f"recorded: {pluralize(len(rows), 'trajectory').replace('trajectorys', 'trajectories')} in {folder}", err=True
-    )
+    click.echo(f"recorded: {pluralize(len(rows), 'rule')} in {folder}", err=True)
 
 
 def _is_dirty(folder: Path) -> bool:
@@ -174,14 +164,14 @@ def _is_dirty(folder: Path) -> bool:
 
 def _repeat(
     instruction: str, folder: Path, examples: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...], tests: str,
-    model: str | None,
+    model: str | None, attempts: int,
 ) -> list[str]:  # fmt: skip
     """Return the command that comes to the same again: what the model answered is kept."""
     words = ["graftline", "refactor", instruction, str(folder)]
     words += [part for before, after in examples for part in ("--example", str(before), str(after))]
     words += [part for path in keep for part in ("--keep", str(path))]
     words += ["--tests", tests] if tests else []
-    return [*words, "--model", model] if model else words
+    return [*words, "--model", model, "--attempts", str(attempts)] if model else words
 
 
 def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:

@@ -5,7 +5,7 @@ makes a rule file.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from graftline.codemod.review import PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, SourceFile
+    from graftline.repository import Rewrite
     from graftline.sandbox import Sandbox, SandboxSettings
 
 _ALL_LANGUAGES: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
@@ -118,17 +119,15 @@ def apply(
     reject: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
-    from graftline.codemod.explain import explain, summarize
     from graftline.codemod.writes import default_journals, write_files
     from graftline.repository import read_rule_file, rewrite
 
     rules = read_rule_file(rule_file)
-    words = {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
     with open_rule_sandbox(root) as sandbox:
         result = rewrite(rules, paths, sandbox, lambda groups: choose_rejected(groups, reject, ask, is_error=as_json))
     if review is not None:
         command = ["graftline", "apply", str(rule_file), *map(str, paths)]
-        write_review(review, result.groups, words, command, result.rejected)
+        write_review(review, result, rules, command)
     if write:
         write_files(result.writes, default_journals())
     print_rewritten(result.files, result.groups, result.skipped, write, as_json)
@@ -312,15 +311,18 @@ def choose_rejected(
 
 
 def write_review(
-    page: Path, groups: "Sequence[PlaceGroup]", words: Mapping[str, Sequence[str]], command: Sequence[str],
-    reject: Sequence[str],
+    page: Path, result: "Rewrite", rules: "Sequence[FileRule]", command: Sequence[str]
 ) -> None:  # fmt: skip
-    """Write the page of a change; what it says to type leaves out what is left out here."""
+    """Write the page of what `rules` change; what it says to type leaves out what is left out here."""
+    from graftline.codemod.explain import explain, summarize
+    from graftline.codemod.follow import IMPORTS
     from graftline.codemod.review_page import format_review
     from graftline.codemod.source_files import replace_file
 
-    whole = [*command, *(part for name in reject for part in ("--reject", name)), "--write"]
-    replace_file(page, format_review(groups, words, whole).encode())
+    words = {IMPORTS: ["what follows from the others"]}  # a rule of a file may have that id, too
+    words |= {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
+    whole = [*command, *(part for name in result.rejected for part in ("--reject", name)), "--write"]
+    replace_file(page, format_review(result.groups, words, whole).encode())
     click.echo(f"review: {page}", err=True)
 
 
