@@ -309,10 +309,9 @@ def _read(run: _Run) -> bool:
         run.follow(own[:MAX_SHOWN])
         for change in own:  # the rules are to make all that the reader did
             actions = [rule.action for rule in run.rules if rule.language == language]
-            if apply_rules(change.before, language, actions, run.sandbox) != change.after:
+            has_room = len(run.rules) < MAX_READ_RULES
+            if has_room and apply_rules(change.before, language, actions, run.sandbox) != change.after:
                 run.rules += _learn(change, run.sandbox)
-                if len(run.rules) >= MAX_READ_RULES:
-                    break
     run.undone.clear()  # what is not like the first places, the reader did as well
     return True
 
