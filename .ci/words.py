@@ -83,7 +83,7 @@ PREPOSITIONS = frozenset(["by", "within", "with", "from", "in", "of", "to", "at"
 
 
 def is_participle(name: str) -> bool:
-    """Return whether a function is named by what was done alone: `judged`, `named_by`; `required_words` says what there is."""
+    """Return whether a function is named by what was done alone: `judged`, `named_by`; `accepted_keys` says what there is."""
     first, *more = name.strip("_").split("_")
     return first.endswith("ed") and first not in VERBS_IN_ED and (not more or more[0] in PREPOSITIONS)
 

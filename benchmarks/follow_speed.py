@@ -97,29 +97,29 @@ def measure(folder: Path, edit: Edit, parts: Path) -> tuple[dict[str, Any], dict
     rules.unlink(missing_ok=True)
     command = [sysconfig.get_path("scripts") + "/graftline", "follow", str(folder), "--questions", "0", "--json"]
     command += ["--review", str(parts / "page.html"), "--output", str(rules)]
-    before, start = cpu(), time.monotonic()
-    told, memory_mb = watched(command)
+    before, start = read_cpu_s(), time.monotonic()
+    report, memory_mb = watched(command)
     wall = time.monotonic() - start
-    figures = {"wall_s": round(wall, 2), "cpu_s": round(cpu() - before, 2), "memory_mb": memory_mb}
-    figures |= {"load": round(os.getloadavg()[0], 1), "places": sum(group["places"] for group in told["groups"])}
+    figures = {"wall_s": round(wall, 2), "cpu_s": round(read_cpu_s() - before, 2), "memory_mb": memory_mb}
+    figures |= {"load": round(os.getloadavg()[0], 1), "places": sum(group["places"] for group in report["groups"])}
     figures["interrupt_s"] = round(max(interrupt(command, wall * moment) for moment in _MOMENTS), 2)
     scan = [executable(), "scan", "--rule", str(rules), "--json=stream", str(folder)]
-    peers = {"ast-grep scan": timed(scan) if rules.exists() else None}
-    peers["git grep"] = timed(["git", "-C", str(folder), "grep", "-lw", edit.word])
+    peers = {"ast-grep scan": time_program(scan) if rules.exists() else None}
+    peers["git grep"] = time_program(["git", "-C", str(folder), "grep", "-lw", edit.word])
     return figures, peers
 
 
-def cpu() -> float:
+def read_cpu_s() -> float:
     """Return the processor seconds of all programs that were started and have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def timed(command: Sequence[str]) -> dict[str, float]:
+def time_program(command: Sequence[str]) -> dict[str, float]:
     """Return the seconds that a program took."""
-    before, start = cpu(), time.monotonic()
+    before, start = read_cpu_s(), time.monotonic()
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-    return {"wall_s": round(time.monotonic() - start, 2), "cpu_s": round(cpu() - before, 2)}
+    return {"wall_s": round(time.monotonic() - start, 2), "cpu_s": round(read_cpu_s() - before, 2)}
 
 
 def interrupt(command: Sequence[str], after_s: float) -> float:

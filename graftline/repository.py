@@ -19,8 +19,8 @@ from graftline.codemod.source_files import (
     RewrittenFile,
     Search,
     SourceFile,
-    changed_pairs,
     describe_skipped,
+    find_changed_pairs,
     read_source,
     rewrite_files,
 )
@@ -89,7 +89,7 @@ def read_file(path: Path, language: Language | None = None) -> SourceFile:
 def read_pairs(before: Path, after: Path, language: Language | None) -> list[tuple[SourceFile, SourceFile]]:
     """Return a file before and after, or those of two folders that have the same names and differ."""
     if before.is_dir() and after.is_dir():
-        return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
+        return list(find_changed_pairs(before, after, lambda name: language or language_of_path(name)))
     source = read_file(before, language)
     # what stands beside a.py may be a.py.new
     return [(source, read_file(after, language or language_of_path(after.name) or source.language))]

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from graftline.codemod.diff import common_ends
+
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _MAX_HOLE = 200
@@ -37,12 +39,7 @@ def make_templates(before: str, after: str) -> Iterator[Template]:
 
 
 def _make_template(old: Sequence[str], new: Sequence[str]) -> Template:
-    front = 0
-    while front < min(len(old), len(new)) and old[front] == new[front]:
-        front += 1
-    back = 0
-    while back < min(len(old), len(new)) - front and old[-1 - back] == new[-1 - back]:
-        back += 1
+    front, back = common_ends(old, new)
     if not any(re.match(r"\w", token) for token in old[front : len(old) - back]):
         # around an insertion, the call that it is in, else the word before it
         start = next((n for n in range(front - 1, 0, -1) if _count_open(old[n:front]) == (0, 1)), front)

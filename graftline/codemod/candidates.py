@@ -153,7 +153,7 @@ def _deletions(change: Change, region: Region) -> Iterator[Candidate]:
     first, last = region.first, region.last
     if first.parent is None:
         return
-    quoted = _name_text(change, first)
+    quoted = _name_text(first)
     if region.is_single:
         yield _candidate(region, by_name(change.before, first), "", _SPECIAL, quoted)
     if not is_sequence(first.parent):
@@ -212,7 +212,7 @@ def _spacings(change: Change, site: Site) -> Iterator[Candidate]:
     node = left if left is not None and left.is_named else right
     if left is None or node is None or not node.is_named:
         return
-    indent, quoted = column(text, node.start), _name_text(change, node)
+    indent, quoted = column(text, node.start), _name_text(node)
     rule = {"pattern": "$A", **by_name(change.before, node)}
     if right is None:
         if site.start == site.end == left.end:
@@ -239,7 +239,7 @@ def _insertions(change: Change, region: Region, site: Site) -> Iterator[Candidat
     new = dedent(site.text, column(change.before.text, node.start))
     fix = "$A" + new if site.start == node.end else new + "$A"
     rule = {"pattern": "$A", **by_name(change.before, node)}
-    yield _candidate(region, rule, fix, _SPECIAL, _name_text(change, node))
+    yield _candidate(region, rule, fix, _SPECIAL, _name_text(node))
 
 
 def _text_edits(change: Change, region: Region, sites: Sequence[Site]) -> Iterator[Candidate]:
@@ -293,7 +293,7 @@ def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
         yield _candidate(region, rule, source, _SPECIAL, "", transform)
 
 
-def _name_text(change: Change, node: Node) -> str:
+def _name_text(node: Node) -> str:
     name = node.handle.field("name")
     return name.text() if name is not None else ""
 

@@ -43,7 +43,7 @@ def canonical_text(action: PatternAction | RuleAction) -> str:
 
 
 def key_of(action: PatternAction | RuleAction) -> str:
-    """Return a text that is the same for actions that `canonical` makes the same."""
+    """Return a text that is the same for actions that `canonicalize` makes the same."""
     return canonical_json(canonicalize(action).model_dump())
 
 
@@ -52,7 +52,7 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text))
 
 
-def required_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
+def list_required_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
     """Return words that a text must have for `action` to match in it; perhaps not all of them."""
     if isinstance(action, RuleAction):
         return frozenset(_words_of_rule(action.rule))
@@ -68,22 +68,22 @@ def words_within(action: PatternAction | RuleAction, language: Language) -> froz
     return (
         frozenset(_words_of_rule(action.rule, ("has",)))
         if isinstance(action, RuleAction)
-        else required_words(action, language)
+        else list_required_words(action, language)
     )
 
 
-def replaced_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
+def list_replaced_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
     """Return words that go with every match of `action`: it quotes them of what it replaces, and does not write them."""
     quoted = (
         frozenset(_words_of_rule(action.rule, ()))
         if isinstance(action, RuleAction)
-        else required_words(action, language)
+        else list_required_words(action, language)
     )
     # who may write parts of words may write them as well
-    return quoted - written if (written := written_words(action)) else frozenset()
+    return quoted - written if (written := list_written_words(action)) else frozenset()
 
 
-def written_words(action: PatternAction | RuleAction) -> frozenset[str]:
+def list_written_words(action: PatternAction | RuleAction) -> frozenset[str]:
     """Return words that stand in every text that `action` wrote; none where it may write parts of words."""
     rule = rule_of(action)
     fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))

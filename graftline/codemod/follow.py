@@ -8,7 +8,7 @@ from itertools import repeat
 from pathlib import Path
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.canonical import canonicalize, required_words, words_of, written_words
+from graftline.codemod.canonical import canonicalize, list_required_words, list_written_words, words_of
 from graftline.codemod.cost import is_general
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
@@ -141,7 +141,7 @@ def _find_rule(before: str, after: str, language: Language, rules: Sequence[File
     """Return the first rule that may have made the change of some lines; where none may, for they follow, the first."""
     own, old, new = [rule for rule in rules if rule.language == language], words_of(before), words_of(after)
     for rule in own:
-        if required_words(rule.action, language) <= old and written_words(rule.action) <= new:
+        if list_required_words(rule.action, language) <= old and list_written_words(rule.action) <= new:
             return rule
     return own[0] if own else None
 

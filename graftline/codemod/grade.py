@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, parse
 from graftline.codemod import background
-from graftline.codemod.canonical import required_words, words_of
+from graftline.codemod.canonical import list_required_words, words_of
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length
 from graftline.codemod.diff import common_length, diff_trees
@@ -135,7 +135,7 @@ def count_background_matches(
     Copies of `own` in the corpus count for nothing. None where the corpus has nothing in `language`, or the action
     cannot be applied to one of its texts.
     """
-    words = required_words(action, language)
+    words = list_required_words(action, language)
     texts = [text for text in background.texts(language) if words <= words_of(text)]
     requests = [Request(text, language, (action,)) for text in texts]
     results = [ensure_decided(result) for [result] in sandbox.apply_each(requests)]

@@ -28,7 +28,7 @@ from itertools import islice
 from graftline.astgrep.action import ACTION, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
-from graftline.codemod.canonical import key_of, required_words, words_of
+from graftline.codemod.canonical import key_of, list_required_words, words_of
 from graftline.codemod.cost import description_length, is_general
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.learn import extract_example
@@ -114,13 +114,12 @@ def mine_rules(
 
 
 def _count_hits(support: Support) -> int:
-    words = required_words(support.action, support.language)
+    words = list_required_words(support.action, support.language)
     return background.hits(rule_of(support.action), support.language, words)
 
 
-def _leave_out_local(supports: Iterable[Support], pairs: Sequence[Pair], newest: Sequence[SourceFile]) -> list[Support]:
+def _leave_out_local(supports: Sequence[Support], pairs: Sequence[Pair], newest: Sequence[SourceFile]) -> list[Support]:
     """Return the rules without those of one file that are about a member of `self`, or a name that no other file has."""
-    supports = list(supports)
     edits = [read_edit(support.action, support.language) for support in supports]
     names = [{word for word in edit.quoted | set(edit.gained) if word.isidentifier()} for edit in edits]
     all_names = frozenset[str]().union(*names)
@@ -143,7 +142,7 @@ def _leave_out_copies(supports: Iterable[Support]) -> Iterator[tuple[Support, fr
 
     Beside it stands where any of them is right: what holds there, or makes half of such an edit, is no news.
     """
-    families = defaultdict[tuple[Language, str], list[Support]](list)
+    families = defaultdict[_Key, list[Support]](list)
     for support in supports:
         shape = free_arguments(support.action)
         families[support.language, key_of(shape or support.action)].append(support)
@@ -170,8 +169,8 @@ def _frees_all(action: PatternAction | RuleAction, key: str) -> bool:
 
 def _gather_candidates(collected: CollectedPairs) -> Iterator[KeyedAction]:
     """Yield what may hold in more than one pair, commonest first."""
-    counts: Counter[tuple[Language, str]] = Counter()
-    actions: dict[tuple[Language, str], PatternAction | RuleAction] = {}
+    counts: Counter[_Key] = Counter()
+    actions: dict[_Key, PatternAction | RuleAction] = {}
     own = ((pair.language, action) for pair in collected.pairs for action in pair.actions)
     for language, action in (*own, *collected.shared):
         key = language, canonical_json(action.model_dump())  # they are canonical already

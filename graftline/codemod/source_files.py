@@ -216,7 +216,7 @@ def describe_skipped(skipped: Skipped) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
 
 
-def changed_pairs(before: Path, after: Path, language_of: LanguageOf) -> Iterator[tuple[SourceFile, SourceFile]]:
+def find_changed_pairs(before: Path, after: Path, language_of: LanguageOf) -> Iterator[tuple[SourceFile, SourceFile]]:
     """Yield the files that two folders both have, by their paths below them, and whose texts differ."""
     paths: Iterable[Path] = sorted(path for path in before.rglob("*") if path.is_file() and not path.is_symlink())
     for path in paths:

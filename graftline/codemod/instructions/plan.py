@@ -54,7 +54,7 @@ def plan_operations(
 
     `steps` are those of the induction; rules among them that are short and leave something free are taken as they are.
     """
-    plans = [_plan_by_rules(before, after, language, steps, sandbox), _plan_by_lines(before, after, language, sandbox)]
+    plans = [_plan_by_rules(before, language, steps, sandbox), _plan_by_lines(before, after, language, sandbox)]
     complete = [plan for plan in plans if plan and _leads_to(before, after, plan, language, sandbox)]
     if not complete:
         # blank lines count inside strings
@@ -119,7 +119,7 @@ def _leads_to(before: str, after: str, plan: Sequence[Operation], language: Lang
 
 
 def _plan_by_rules(
-    before: str, after: str, language: Language, steps: Sequence[InductionStep], sandbox: Sandbox
+    before: str, language: Language, steps: Sequence[InductionStep], sandbox: Sandbox
 ) -> list[Operation] | None:
     plan: list[Operation] = []
     text = before

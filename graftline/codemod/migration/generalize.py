@@ -89,8 +89,8 @@ def generalize(
 ) -> Proposal:
     """Return what becomes of `files` if what `demonstrations` show is done everywhere.
 
-    `files` are as they are with the edits shown; those in folders of others (`VENDORED`) stay. `instruction` is what somebody says of the change, such as the subject
-    of its commit. `ask` is called at most `max_questions` times.
+    `files` are as they are with the edits shown; those in folders of others (`VENDORED`) stay. `instruction` is what
+    somebody says of the change, such as the subject of its commit. `ask` is called at most `max_questions` times.
 
     DataError if nothing is shown, or a file shown is in no known language.
     """

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from graftline.astgrep.binding import Language, Node, Tree, find_all, outline
+from graftline.astgrep.binding import Language, find_all, outline
 from graftline.codemod.grammar import KEYWORDS
 from graftline.core.errors import DataError
 
@@ -138,7 +138,7 @@ def read_imports(text: str, language: Language) -> list[Statement]:
             while end > node.start and text[end - 1].isspace():
                 end -= 1
             statement = Statement(node.start, end, text[node.start : end])
-            statement.names.update(_names_of(tree, node, statement.text, language))
+            statement.names.update(_names_of(statement.text, language))
             statements.append(statement)
     return statements
 
@@ -168,7 +168,7 @@ def _list_sources(name: str, text: str, language: Language) -> Iterator[Source]:
                     yield statement.names[name]
 
 
-def _names_of(tree: Tree, node: Node, text: str, language: Language) -> Iterator[tuple[str, Source]]:
+def _names_of(text: str, language: Language) -> Iterator[tuple[str, Source]]:
     if language == "java":
         if match := _JAVA.fullmatch(text):
             yield match[3], Source(match[2], match[3], bool(match[1]))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graftline.astgrep.binding import Language, Node, Tree, outline
-from graftline.codemod.line_changes import list_changed_lines
+from graftline.codemod.line_changes import LineRange, list_changed_lines
 from graftline.core.errors import DataError
 
 _WIDTHS = (79, 80, 88, 95, 100, 120)
@@ -51,7 +51,7 @@ def lay_out(before: str, after: str, style: Style) -> str:
     try:
         old, new = outline(before, style.language), outline(after, style.language)
         old_lines, new_lines = before.split("\n"), after.split("\n")
-        changes = list(_changed_lines(old_lines, new_lines))
+        changes = list(_split_changes(old_lines, new_lines))
         edits = dict(_edits(old, new, changes, style))
     except DataError:
         return after
@@ -168,7 +168,7 @@ def _edits(
         yield (node.start, node.start + len(text)), laid_out
 
 
-def _changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+def _split_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[LineRange]:
     """Yield changed regions, line by line where as many lines stand on both sides."""
     for i, j, k, m in list_changed_lines(old, new):
         if j - i == m - k:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graftline.astgrep.action import RuleAction, rule_of
+from graftline.astgrep.action import RuleAction
 from graftline.astgrep.binding import Node
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.candidates import rust_regex
-from graftline.codemod.canonical import required_words
+from graftline.codemod.canonical import list_required_words
 from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.diff import Site, apply_sites
 from graftline.codemod.migration.option import MAX_QUOTED, WORDS, Option, common_words, new_text_of, transform_rule
@@ -81,8 +81,8 @@ def _deletions(change: Change, node: Node, text: str, new: str) -> Iterator[Opti
         for context, condition in list_contexts(change.before, node):
             if _quotes(condition):
                 rule = {"pattern": "$WHOLE", "kind": node.kind, "regex": r"(?s)^\(.*\S.*\)$", **condition}
-                actions = [RuleAction(rule=rule, fix="()")]
-                yield Option(tuple(actions), "delete", context, common_words(actions, change.language))
+                action = RuleAction(rule=rule, fix="()")
+                yield Option((action,), "delete", context, list_required_words(action, change.language))
     for item in items:
         removed = change.before.of(item)
         remaining = [change.before.of(child) for child in items if child is not item]
@@ -105,7 +105,7 @@ def _deletions(change: Change, node: Node, text: str, new: str) -> Iterator[Opti
         for context, condition in list_contexts(change.before, node):
             action = transform_rule({"kind": node.kind, **has, **condition}, edits)
             words = frozenset(WORDS.findall(removed)) if "\\" not in removed else frozenset()
-            yield Option((action,), "delete", context, words | required_words(action, change.language))
+            yield Option((action,), "delete", context, words | list_required_words(action, change.language))
 
 
 def _brackets(change: Change, site: Site) -> Iterator[Option]:
@@ -125,7 +125,7 @@ def _brackets(change: Change, site: Site) -> Iterator[Option]:
             edits.append((r"(?s)^\(([^,]*[^,\s])(\s*)\)$", "(${1},${2})"))
         for context, condition in list_contexts(change.before, node):
             action = transform_rule({"kind": node.kind, **condition}, edits)
-            yield Option((action,), "brackets", context, required_words(action, change.language))
+            yield Option((action,), "brackets", context, list_required_words(action, change.language))
 
 
 def _modifiers(change: Change, site: Site) -> Iterator[Option]:
@@ -188,4 +188,4 @@ def _decorators(change: Change, site: Site) -> Iterator[Option]:
 
 def _quotes(condition: Mapping[str, Any]) -> bool:
     """Return whether a condition holds a text, and not kinds alone."""
-    return "regex" in str(rule_of(RuleAction(rule=dict(condition), fix="")))
+    return "regex" in str(condition)

@@ -9,7 +9,7 @@ from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.candidates import action_of
-from graftline.codemod.canonical import required_words
+from graftline.codemod.canonical import list_required_words
 from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.diff import apply_sites
 from graftline.codemod.grammar import KEYWORDS
@@ -31,9 +31,9 @@ class Option:
 
     actions: tuple[Rule, ...]
     kind: str
-    """How they were made: `name`, `affix`, `text`, `shape`, `insert`, `delete`, `modifier` or `example`."""
+    """How they were made: `name`, `affix`, `text`, `shape`, `insert`, `delete`, `brackets`, `modifier` or `example`."""
     context: str
-    """How much they say of what stands around: `any`, `role`, `neighbor`, `second`, `aunt`, `kind`."""
+    """How much they say of what stands around: `any`, `kind`, `role`, `neighbor`, `second`, `aunt`, `text`, `module`, `last`, `form`."""
     words: frozenset[str]
     """Words that a text must have for one of them to match in it."""
     support: int = 1
@@ -79,7 +79,7 @@ def make_option(
     """Return the option of one rule that quotes `quoted`."""
     action = action_of(rule, fix) if not VARIABLE.search(quoted) else RuleAction(rule=rule, fix=fix)
     words = frozenset(WORDS.findall(quoted)) if "\\" not in quoted else frozenset()
-    return Option((action,), kind, context, words | required_words(action, language))
+    return Option((action,), kind, context, words | list_required_words(action, language))
 
 
 def transform_rule(rule: dict[str, Any], edits: Sequence[tuple[str, str]]) -> RuleAction:
@@ -103,4 +103,4 @@ def new_text_of(change: Change, region: Region) -> str | None:
 
 def common_words(actions: Sequence[Rule], language: Language) -> frozenset[str]:
     """Return the words that a text must have for any of the rules to match in it."""
-    return frozenset.intersection(*(required_words(action, language) for action in actions))
+    return frozenset.intersection(*(list_required_words(action, language) for action in actions))

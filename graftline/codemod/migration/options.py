@@ -15,7 +15,7 @@ from graftline.astgrep.action import RuleAction, rule_of
 from graftline.astgrep.binding import Language, Node, Tree, captures_of, matches
 from graftline.codemod.anti_unify import VARIABLE, Lists, Policy, Template, make_template
 from graftline.codemod.candidates import generate_candidates, matcher_of, rust_regex
-from graftline.codemod.canonical import required_words
+from graftline.codemod.canonical import list_required_words
 from graftline.codemod.change import Change, Region
 from graftline.codemod.diff import Site
 from graftline.codemod.grammar import KEYWORDS
@@ -160,7 +160,7 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
                 conditions += [("form", {"regex": form}) for form in _FORMS if re.fullmatch(form, text)]
                 for context, condition in conditions:
                     action = RuleAction(rule=rule, fix=fix, constraints={name: condition})
-                    words = frozenset(WORDS.findall(quoted)) | required_words(action, change.language)
+                    words = frozenset(WORDS.findall(quoted)) | list_required_words(action, change.language)
                     yield Option((action,), "shape", context, words)
 
 

@@ -9,7 +9,7 @@ from graftline.astgrep.action import RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.candidates import rust_regex
-from graftline.codemod.canonical import required_words
+from graftline.codemod.canonical import list_required_words
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site, apply_sites
 from graftline.codemod.migration.imports import IMPORT_KINDS, is_importable
@@ -103,14 +103,14 @@ def _names(change: Change, site: Site, instruction: str) -> Iterator[Option]:
     home, _, name = new.rpartition(".")
     statement = node.parent.parent if node.parent else None
     if name == old and home and node.parent and statement and change.before.of(node.parent) == old:
-        yield from _moved_module(old, home, statement.kind)
+        yield from _move_module(old, home, statement.kind)
     if node.is_named:
         for context, condition in list_contexts(change.before, node):
             is_own = {"kind": node.kind, **rule, **_outside_imports(new, change.language), **condition}
             yield make_option(is_own, new, "name", context if context != "any" else "kind", change.language, old)
 
 
-def _moved_module(name: str, home: str, statement: str) -> Iterator[Option]:
+def _move_module(name: str, home: str, statement: str) -> Iterator[Option]:
     """Yield the move of a module of Python into the package `home`, in both kinds of imports."""
     if statement != "import_from_statement":
         return
@@ -150,4 +150,4 @@ def _affixes(change: Change, site: Site) -> Iterator[Option]:
         if context in ("second", "aunt"):
             rule = {"pattern": "$WHOLE", "kind": node.kind, "regex": form, **excluded, **condition}
             action = RuleAction(rule=rule, fix=f"{head}$WHOLE{tail}")
-            yield Option((action,), "affix", context, required_words(action, change.language))
+            yield Option((action,), "affix", context, list_required_words(action, change.language))

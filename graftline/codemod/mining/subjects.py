@@ -10,7 +10,7 @@ from typing import Any
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.canonical import canonicalize, required_words, strip_context, words_of
+from graftline.codemod.canonical import canonicalize, list_required_words, strip_context, words_of
 from graftline.codemod.cost import patterns_of
 from graftline.codemod.grammar import KEYWORDS
 
@@ -46,8 +46,7 @@ def is_of_imports(action: PatternAction | RuleAction) -> bool:
 
 def _list_quoted(rule: Any) -> list[str]:
     """Return the code that a rule quotes, be it as a regular expression."""
-    parts = [rule, *rule["all"]] if isinstance(rule.get("all"), list) else [rule]
-    regexes = (str(part["regex"]) for part in parts if part.get("regex"))
+    regexes = (str(part["regex"]) for part in _list_parts(rule) if part.get("regex"))
     return [
         *patterns_of(rule),
         *(re.sub(r"\\(.)", r"\1", regex.removeprefix("^").removesuffix("$")) for regex in regexes),
@@ -58,7 +57,7 @@ def is_of_one_place(action: PatternAction | RuleAction, language: Language) -> b
     """Return whether a rule is about a variable, a definition of a name that it leaves as it is, or quotes much that stays."""
     rule = rule_of(action)
     written = words_of(str(rule["fix"]))
-    if len((required_words(action, language) & written) - KEYWORDS[language]) > _MAX_CONTEXT:
+    if len((list_required_words(action, language) & written) - KEYWORDS[language]) > _MAX_CONTEXT:
         return True
     texts = _list_quoted(rule["rule"])
     # what is said in strings and comments is of one program
@@ -78,9 +77,13 @@ def is_of_one_place(action: PatternAction | RuleAction, language: Language) -> b
 
 
 def _list_whole_patterns(rule: Any) -> Iterator[str]:
-    """Yield the patterns of a rule whose code is its own, and no context that makes it a program."""
-    parts = [rule, *rule["all"]] if isinstance(rule.get("all"), list) else [rule]
-    return (part["pattern"] for part in parts if isinstance(part.get("pattern"), str))
+    """Return the patterns of a rule whose code is its own, and no context that makes it a program."""
+    return (part["pattern"] for part in _list_parts(rule) if isinstance(part.get("pattern"), str))
+
+
+def _list_parts(rule: Any) -> list[Any]:
+    """Return a rule, and those that it is all of."""
+    return [rule, *rule["all"]] if isinstance(rule.get("all"), list) else [rule]
 
 
 @dataclass(frozen=True, slots=True)

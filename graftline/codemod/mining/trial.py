@@ -11,7 +11,7 @@ from pydantic import Field
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.canonical import key_of, replaced_words, required_words, words_of, written_words
+from graftline.codemod.canonical import key_of, list_replaced_words, list_required_words, list_written_words, words_of
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length, is_general
 from graftline.codemod.judge import Judgment, judge
@@ -85,7 +85,7 @@ class Support:
     def is_enough(self, config: MiningConfig) -> bool:
         share = self.places / max(1, self.places + self.contradictions)
         # of a name that means several things, or of no name at all, a few places say little
-        is_checked = self.contradictions > 0 or not required_words(self.action, self.language)
+        is_checked = self.contradictions > 0 or not list_required_words(self.action, self.language)
         is_doubtful = is_checked and is_broad(self.action)
         if (self.surety if is_doubtful else share) < config.min_precision:
             return False
@@ -109,8 +109,8 @@ class _Tally:
 
     def __init__(self, language: Language, action: PatternAction | RuleAction) -> None:
         self.action, self.language = action, language
-        self.required, self.written = required_words(action, language), written_words(action)
-        self.lost, self.gained = replaced_words(action, language), self.written - self.required
+        self.required, self.written = list_required_words(action, language), list_written_words(action)
+        self.lost, self.gained = list_replaced_words(action, language), self.written - self.required
         self.right: set[tuple[int, int]] = set()
         self.spots: Counter[tuple[str, str, str, str]] = Counter()
         """Places in which it was right: commit, path, text and new text."""

@@ -133,15 +133,20 @@ def _write(target: Path, architecture: str, name: str, alpha: float, pairs: Mapp
         writer.add_tensor(f"{layer}.weight.lora_a", down)
         writer.add_tensor(f"{layer}.weight.lora_b", up)
     try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        for stream in writer.fout or ():
-            os.fsync(stream.fileno())
-        writer.close()
+        save(writer)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def save(writer: GGUFWriter) -> None:
+    """Write the file of `writer`, until it is on disk."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    for stream in writer.fout or ():
+        os.fsync(stream.fileno())
+    writer.close()
 
 
 def _permute_rows(rows: np.ndarray, heads: int) -> np.ndarray:

@@ -18,7 +18,6 @@ from graftline.llm.weights.peft_files import CONFIG, WEIGHTS, PeftAdapter, decod
 
 KIND = "merged-model"
 """Of the record of a merged model."""
-_SUFFIX = ".safetensors"
 _MAX_HEADER_BYTES = 100 << 20
 
 
@@ -71,7 +70,7 @@ def read_model(folder: Path) -> dict[str, StoredTensor]:
             f"{folder}: holds no model, for it has no config.json; name the folder of a model in safetensors"
         )
     tensors = dict[str, StoredTensor]()
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+    for path in sorted(folder.glob("*.safetensors")):
         tensors |= _read_header(path)
     if not tensors:
         raise ModelError(f"{folder}: has no file in safetensors; `graftline model convert` makes them")

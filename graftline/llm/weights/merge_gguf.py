@@ -4,7 +4,6 @@ What the file says of itself, its tokenizer, and the tensors that the adapter do
 changes are unpacked to float32, and packed again as asked.
 """
 
-import os
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,7 +13,7 @@ from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, Ke
 from graftline.core.build import Built, Contents, Request, build
 from graftline.core.errors import DataError
 from graftline.core.hashing import code_version, sha256_file
-from graftline.llm.weights.lora_gguf import name_pairs, read_base
+from graftline.llm.weights.lora_gguf import name_pairs, read_base, save
 from graftline.llm.weights.peft_files import CONFIG, WEIGHTS, read_adapter
 
 KIND = "merged-gguf"
@@ -55,12 +54,7 @@ def export_gguf(adapter: Path, base: Path, into: Path, packing: Packing = "f16")
             down, up = pairs[layer]
             weights = quants.dequantize(tensor.data, tensor.tensor_type) + np.float32(lora.scaling) * (up @ down)
             writer.add_tensor(tensor.name, quants.quantize(weights, kind), raw_dtype=kind)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        for stream in writer.fout or ():
-            os.fsync(stream.fileno())
-        writer.close()
+        save(writer)
         return Contents({"layers": len(pairs)})
 
     return build(into, Request(KIND, name, code_version(__name__), inputs, {"packing": packing}), make)

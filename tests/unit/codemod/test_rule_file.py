@@ -8,7 +8,7 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import executable
-from graftline.codemod.canonical import canonicalize, key_of, required_words
+from graftline.codemod.canonical import canonicalize, key_of, list_required_words
 from graftline.codemod.learn import ast_grep_project, check_examples
 from graftline.codemod.rule_file import Example, FileRule, assign_ids, format_rules, read_rules, slug
 from graftline.core.errors import DataError
@@ -166,6 +166,10 @@ def test_constraints_and_transforms_are_renamed_with_their_variables() -> None:
 
 
 def test_words_that_are_needed_are_those_of_the_pattern() -> None:
-    assert required_words(PatternAction(pattern="foo.bar($A, $_, 1)", rewrite="x"), "python") == {"foo", "bar", "1"}
+    assert list_required_words(PatternAction(pattern="foo.bar($A, $_, 1)", rewrite="x"), "python") == {
+        "foo",
+        "bar",
+        "1",
+    }
     by_name = RuleAction(rule={"kind": "function_definition", "has": {"field": "name", "regex": "^foo$"}}, fix="")
-    assert required_words(by_name, "python") == {"foo"}
+    assert list_required_words(by_name, "python") == {"foo"}
