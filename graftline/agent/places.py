@@ -62,6 +62,8 @@ class Term:
     """Whether it is a name as it stands in code, and not a word that may be a part of one."""
     is_qualifier: bool = False
     """Whether it stands before a dot: it may be called otherwise elsewhere."""
+    is_shared: bool = False
+    """Whether what is to go and what is to come both have it."""
 
     @property
     def pattern(self) -> str:
@@ -98,10 +100,8 @@ class PlacesByWords:
     @property
     def is_done(self) -> bool:
         """Whether the files have what the instruction says is to come, and nothing that it says is to go."""
-        old, new = (
-            [self.counts[term.text] for term in self.terms if term.role == role and term.is_code]
-            for role in ("old", "new")
-        )
+        own = [term for term in self.terms if term.is_code and not term.is_qualifier and not term.is_shared]
+        old, new = ([self.counts[term.text] for term in own if term.role == role] for role in ("old", "new"))
         return bool(old and new) and not any(old) and any(new)
 
 
@@ -115,8 +115,11 @@ def read_terms(instruction: str) -> list[Term]:
 
     def add(text: str, weight: float, is_code: bool, is_qualifier: bool = False) -> None:
         earlier = terms.get(text)
+        is_shared = earlier is not None and (earlier.is_shared or {earlier.role, role} == {"old", "new"})
         if earlier is None or (earlier.role == "new" and role == "old"):
-            terms[text] = Term(text, role, weight, is_code, is_qualifier)
+            terms[text] = Term(text, role, weight, is_code, is_qualifier, is_shared)
+        elif is_shared:
+            terms[text] = replace(earlier, is_shared=True)
 
     def add_code(code: str, weight: float) -> None:
         for name in _DOTTED.finditer(code):

@@ -11,8 +11,10 @@ With examples, they take the place of steps 1 to 3. Below an agreement of the at
 is written here, and what a model says is only ever taken as a text of the place that it was shown.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from math import ceil
 from pathlib import Path
 from typing import Literal
@@ -22,13 +24,14 @@ from graftline.agent.edits import PlaceEdit, describe_context, digest_texts, edi
 from graftline.agent.model import AgentModel
 from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_places
 from graftline.agent.questions import answer_with_model, list_examples
+from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import words_of
 from graftline.codemod.follow import count_places, follow_edit, rewrite_accepted
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
 from graftline.codemod.learn import learn_rules
 from graftline.codemod.migration.generalize import generalize
-from graftline.codemod.migration.places import apply_rules
+from graftline.codemod.migration.places import apply_rules, parses
 from graftline.codemod.migration.units import Demonstration
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile, describe_skipped
@@ -50,6 +53,7 @@ MEANINGS: Mapping[Outcome, str] = {
 }
 """What somebody is told of an outcome."""
 MAX_INSTRUCTION, MAX_READ_FILES, MAX_READ_RULES, MAX_SHOWN = 4_000, 400, 8, 3
+_NAMES_ITSELF = re.compile(r"^[ \t]*(?:const |let |var )?(\S.*?) = \1;?[ \t]*$", re.MULTILINE)
 _LEAST_LIKE = 0.5
 """Of the score of the first place, what the next one has to have to be edited by the model as well."""
 
@@ -153,6 +157,14 @@ class _Run:
 
     def propose(self, outcome: Outcome, tests: CheckOutcome | None = None, skipped: str = "") -> Proposal:
         """Return what it comes to."""
+        for path, file in self.files.items():
+            if (
+                self.texts[path] != file.text
+                and not parses(self.texts[path], file.language)
+                and parses(file.text, file.language)
+            ):
+                self.texts[path] = file.text
+                self.undone.append(f"{path}: would not parse any more; change it by hand")
         named = assign_ids(self.rules)
         changed = [
             rewrite_accepted(file, self.texts[path], named)
@@ -292,10 +304,16 @@ def _lead_by_examples(run: _Run, examples: Sequence[tuple[SourceFile, SourceFile
 def _read(run: _Run) -> bool:
     """Do what an instruction says that the reader of instructions understands; return whether it does."""
     changes: list[FileChange] = []
+    dropped: list[str] = []
     for path, text in run.open_texts.items():
         language = run.files[path].language
-        edited = read_instruction(run.instruction, text, language, run.sandbox)
-        if edited is not None and edited != text:
+        written = read_instruction(run.instruction, text, language, run.sandbox)
+        edited = text if written is None else _keep_sound(text, written, language)
+        if written not in (None, edited):
+            dropped.append(
+                f"{path}: stays where it would not parse, or would name a thing after itself; change that by hand"
+            )
+        if edited != text:
             changes.append(FileChange("", path, language, text, edited))
             if len(changes) >= MAX_READ_FILES:
                 break
@@ -312,8 +330,25 @@ def _read(run: _Run) -> bool:
             has_room = len(run.rules) < MAX_READ_RULES
             if has_room and apply_rules(change.before, language, actions, run.sandbox) != change.after:
                 run.rules += _learn(change, run.sandbox)
-    run.undone.clear()  # what is not like the first places, the reader did as well
+    run.undone[:] = dropped  # what is not like the first places, the reader did as well
     return True
+
+
+def _keep_sound(before: str, after: str, language: Language) -> str:
+    """Return `before` with those changed lines of `after` that leave it a program and do not give a thing its own name."""
+    if parses(after, language) and not _NAMES_ITSELF.search(after):
+        return after
+    if not parses(before, language):
+        return before
+    old, new = before.split("\n"), after.split("\n")
+    lines, shift = old[:], 0
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        edited = [*lines[: i + shift], *new[k:m], *lines[j + shift :]]
+        if parses("\n".join(edited), language) and not any(map(_NAMES_ITSELF.match, new[k:m])):
+            lines, shift = edited, shift + (m - k) - (j - i)
+    return "\n".join(lines)
 
 
 def _learn(change: FileChange, sandbox: Sandbox) -> list[FileRule]:

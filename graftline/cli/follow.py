@@ -120,7 +120,7 @@ def follow(
         print_json({**values, **rewritten_as_json(result.files, result.groups)})
     else:
         _print_followed(followed)
-        print_rewritten(result.files, result.groups, result.skipped, write, as_json=False)
+        print_rewritten(result.files, result.groups, result.skipped, write, as_json=False, has_failed=has_failed)
     if has_failed or not followed.rules:
         raise click.exceptions.Exit(1)
 

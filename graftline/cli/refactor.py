@@ -101,7 +101,7 @@ def refactor(
         print_json(_as_dict(proposal, agent_model, result, is_written))
     else:
         _print_proposal(proposal, agent_model)
-        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False)
+        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False, has_failed=has_failed)
     if has_failed or (not result.files and proposal.outcome != "already done"):
         raise click.exceptions.Exit(1)
 

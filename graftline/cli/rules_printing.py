@@ -68,8 +68,9 @@ def print_learned(
 
 
 def print_rewritten(
-    results: "Sequence[RewrittenFile]", groups: "Sequence[PlaceGroup]", skipped: str, is_written: bool, as_json: bool
-) -> None:
+    results: "Sequence[RewrittenFile]", groups: "Sequence[PlaceGroup]", skipped: str, is_written: bool, as_json: bool,
+    has_failed: bool = False,
+) -> None:  # fmt: skip
     """Print what the rules make of files: all of it, or on a terminal, where that is much, the groups of places."""
     rewritten = [result for result in results if not result.fault]
     faults = [result.fault for result in results if result.fault]
@@ -84,7 +85,8 @@ def print_rewritten(
             for group in groups:
                 print_group(group)
         places = pluralize(number, "place")
-        verb = "changed" if is_written else "would change; --write changes them" if rewritten else "would change"
+        advice = "; nothing is written, for the tests do not pass" if has_failed else "; --write changes them"
+        verb = "changed" if is_written else f"would change{advice if rewritten else ''}"
         click.echo(f"{places} in {pluralize(len(rewritten), 'file')} {verb}", err=True)
         if skipped:
             click.echo(f"not looked at: {skipped}", err=True)

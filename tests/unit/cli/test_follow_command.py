@@ -196,7 +196,10 @@ def test_nothing_is_written_where_the_tests_fail(repository: Path, command: str,
     before = texts(repository)
     result = run("--answers", "y", "--tests", command, "--write")
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
-    assert (texts(repository) == before) is bool(code)
+    assert (texts(repository) == before, "nothing is written, for the tests" in result.stderr) == (
+        bool(code),
+        bool(code),
+    )
 
 
 def test_a_checkout_does_not_weaken_its_own_jail(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

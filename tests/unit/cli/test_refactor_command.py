@@ -148,3 +148,25 @@ def test_a_run_is_recorded_with_what_was_accepted_where_its_user_agrees(reposito
         for row in rows
         if row.steps[0].sandbox_result
     } == {(rename[0], "ok", True)}
+
+
+def test_what_would_not_parse_or_names_a_thing_after_itself_stays(repository: Path) -> None:
+    texts = {
+        "app/n.py": "from app.types import basestring, other\n\n\ndef f(x):\n    return isinstance(x, basestring)\n",
+        "app/types.py": "basestring = (str, bytes)\nother = 1\n",
+    }
+    for name, text in texts.items():
+        (repository / name).write_text(text, "utf-8")
+    result = run("Use `(str, bytes)` instead of `basestring`.", "repo", "--write", "--force")
+    assert result.exit_code == 0, result.stderr
+    for path in (repository / "app").glob("*.py"):
+        compile(path.read_text("utf-8"), str(path), "exec")
+    assert "isinstance(x, (str, bytes))" in (repository / "app/n.py").read_text("utf-8")
+    assert (repository / "app/types.py").read_text("utf-8") == texts["app/types.py"]
+    assert "app/types.py: stays where it would not parse" in result.stderr
+
+
+def test_a_sentence_whose_halves_share_a_word_is_done_where_only_the_new_half_is_there(repository: Path) -> None:
+    (repository / "app/n.py").write_text("def f(x: str | None) -> None: ...\n", "utf-8")
+    result = run("Use `str | None` instead of `t.Optional[str]`.", "repo")
+    assert (result.exit_code, "nothing to do" in result.stderr) == (0, True), result.stderr
