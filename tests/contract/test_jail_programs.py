@@ -92,6 +92,8 @@ PROGRAMS = {
         """,
         "[0, 1, 2]\n",
     ),
+    # a library of another version than the modules lets most of them be imported, but not those
+    "the library that its modules fit to": ("import ssl\nprint(bool(ssl.OPENSSL_VERSION))", "True\n"),
 }
 
 

@@ -104,8 +104,9 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
     real = os.path.realpath(python.path)
     available: dict[str, str] = {}
     links: dict[str, str] = {}
-    paths = {real, *_folders_of(python), *filter(os.path.exists, _DATA)}
-    runnable = {real}
+    own = {real, *_library_of(real)}
+    paths = {*own, *_folders_of(python), *filter(os.path.exists, _DATA)}
+    runnable = {*own}
     search: list[str] = []
     environment: dict[str, str] = {}
     for name in programs:
@@ -133,6 +134,17 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
     for alias in ("python", "python3"):
         links |= _links_to(str(Path(python.path).with_name(alias)))
     return Visible(available, tuple(_topmost(paths)), links, tuple(_topmost(runnable)), tuple(search), environment)
+
+
+def _library_of(real: str) -> list[str]:
+    """Return the library in which an interpreter is, if it is one outside of the system's folders.
+
+    Without it, the loader takes one of the system that has the same name, and modules of the interpreter do not fit to it.
+    """
+    if real != os.path.realpath(sys.executable) or not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        return []
+    library = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
+    return [str(library)] if library.is_file() else []
 
 
 def _folders_of(python: Interpreter) -> set[str]:
