@@ -48,7 +48,8 @@ MEANINGS: Mapping[Outcome, str] = {
     "no place": "no line of the files has a word of the instruction; quote code in backticks, or give an --example",
     "no agreement": "the attempts of the model do not agree on an edit; give an --example, or say what is to be written",
     "no rule": "no rule makes the edit in any place; do it by hand, and `graftline follow` does the rest",
-    "not asked": "the instruction is not understood without a model; name one with --model, or give an --example",
+    "not asked": "the instruction is not understood without a model; say the code that is written and the code that it is written for, as"
+    " 'Use `fetch` instead of `get`', name a model with --model, or give an --example",
     "changed": "the files change, and rules say how",
 }
 """What somebody is told of an outcome."""

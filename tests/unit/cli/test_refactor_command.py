@@ -82,7 +82,7 @@ def test_a_model_changes_the_repository_for_review_and_it_can_be_taken_back(
     ("arguments", "code", "message"),
     [
         (("   ",), 1, "instruction: says nothing"),
-        ((INSTRUCTION,), 1, "name one with --model, or give an --example"),
+        ((INSTRUCTION,), 1, "name a model with --model, or give an --example"),
         ((INSTRUCTION, "--model", "far"), 1, "fleet 'far' is unknown; known: near"),
         (("Use `client` instead of `obtain`.",), 0, "nothing to do: the files have what the instruction asks for"),
         (("zuio qwer",), 1, "no line of the files has a word of the instruction"),
