@@ -1,7 +1,7 @@
 """How much of a change a language model makes from the subject of its commit: in a repository, and at single places.
 
 `--part repositories` has the mechanical commits of the half that is tuned on (`benchmarks.migrations`), of which a model sees no
-edit; the measure is that of `benchmarks.migration_measure`, every hunk of the commit counts:
+edit; the measure is that of `graftline.codemod.change_places`, every hunk of the commit counts:
 
 * `agent`: `graftline.agent.refactor`, by the subject alone;
 * `example`: the same with one place of the commit as an example, so that the model only answers questions;
@@ -31,20 +31,21 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.migration_arms import MAX_QUESTIONS, ParsedSandbox, before_of, run_generalize, time_limit
-from benchmarks.migration_measure import Commit, Shown, language_of, read_commits
+from benchmarks.migration_measure import Commit, counts_of, read_commits
 from benchmarks.migrations import DATA, HELD_OUT, summarize
 from graftline.agent.edits import PlaceEdit, describe_context, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
 from graftline.agent.places import MAX_BLOCK_LINES, Block, find_places, read_terms
 from graftline.agent.refactor import Settings, refactor_files
 from graftline.astgrep.action import Action
+from graftline.codemod.change_places import Shown, language_of
 from graftline.codemod.equality import compare_texts, normalize_whitespace
 from graftline.codemod.source_files import SourceFile
 from graftline.core.errors import BoundaryError, DataError
@@ -170,7 +171,7 @@ def measure_repository(commit: Commit, arm: str, model: AgentModel, options: arg
         cause = f"{type(error).__name__}: {error}"[:200]
     counts = commit.score(produced if not cause else commit.texts(shown), shown)
     return {
-        **asdict(counts), "commit": commit.id, "arm": arm, "cause": cause, "tokens": model.spent.tokens - tokens,
+        **counts_of(counts), "commit": commit.id, "arm": arm, "cause": cause, "tokens": model.spent.tokens - tokens,
         "seconds": round(time.process_time() - cpu, 2), "wall_s": round(time.monotonic() - began, 1),
     }  # fmt: skip
 

@@ -7,14 +7,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from difflib import SequenceMatcher
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.commands import CHECKOUT
-from benchmarks.migration_measure import Commit, Shown, language_of
+from benchmarks.migration_measure import Commit, counts_of
 from benchmarks.peers import release_0_1_0
 from benchmarks.peers.templates import make_templates, rewrite_text
 from graftline.agent.model import AgentModel, Limits, open_model
@@ -22,6 +21,7 @@ from graftline.agent.questions import answer_with_model, list_examples
 from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, is_safe
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.codemod.change_places import Shown, language_of
 from graftline.codemod.learn import learn_rules
 from graftline.codemod.migration.generalize import Ask, Question, generalize
 from graftline.codemod.migration.units import Demonstration
@@ -251,7 +251,7 @@ def measure_run(commit: Commit, arm: str, shown: Sequence[Shown], sandbox: Sandb
             cause = f"{type(error).__name__}: {error}"[:200]
     seconds = round(time.process_time() - began, 2)
     counts = commit.score(produced if not cause else commit.texts(shown), shown)
-    return {**asdict(counts), "seconds": seconds, "cause": cause}
+    return {**counts_of(counts), "seconds": seconds, "cause": cause}
 
 
 def make_worker() -> Callable[[Task], list[dict[str, Any]]]:

@@ -1,6 +1,6 @@
 """How much of a real mechanical commit comes out of one or three edits of it, and what else is changed.
 
-The measure is `benchmarks.migration_measure`; 3 seeds a commit, then the mean over commits. `recall_at_p90` is recall,
+The measure is `graftline.codemod.change_places`, its means those of `graftline.evals.place_metrics`; 3 seeds a commit, then the mean over commits. `recall_at_p90` is recall,
 counted as 0 where precision is below 0.9 or nothing is changed; `solved` the share of commits with both of at least
 0.9; `false_per_1000` changes in a thousand untouched files. `per_run` has the first two of single runs.
 
@@ -29,9 +29,10 @@ from typing import Any
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.migration_arms import ARMS, code_of, make_worker
-from benchmarks.migration_measure import Counts, read_commits
+from benchmarks.migration_measure import read_commits, score_of
 from graftline.core.hashing import sha256_text
 from graftline.core.processes import Workers, default_workers
+from graftline.evals.place_metrics import summarize_places
 
 DATA = CHECKOUT.parent / "shared" / "data"
 CACHE = CHECKOUT / "data" / "benchmarks" / "migrations"
@@ -45,43 +46,16 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figures of one arm and number of demonstrations."""
     commits = defaultdict(list)
     for row in rows:
-        fields = ("gold", "hit", "made", "good", "false", "untouched")
-        commits[row["commit"]].append(Counts(*(row[field] for field in fields)))
-    recalls = {name: mean([c.recall for c in counts]) for name, counts in commits.items()}
-    precisions = {name: mean([c.precision for c in counts]) for name, counts in commits.items()}
-    runs = [count for counts in commits.values() for count in counts]
-    false = [mean([1000 * c.false / c.untouched for c in counts if c.untouched]) for counts in commits.values()]
+        commits[row["commit"]].append(score_of(row))
+    metrics = summarize_places(commits).as_dict()
     return {
-        "commits": len(commits),
-        "recall_at_p90": share([(recalls[n] or 0) * is_precise(precisions[n]) for n in commits]),
-        "solved": share([is_precise(recalls[n]) and is_precise(precisions[n]) for n in commits]),
-        "recall": share([recalls[n] or 0 for n in commits]),
-        "precision": round(mean(list(precisions.values())) or 0, 3),
-        "false_per_1000": round(mean(false) or 0, 1),
-        "per_run": {
-            "recall_at_p90": share([(c.recall or 0) * is_precise(c.precision) for c in runs]),
-            "solved": share([is_precise(c.recall) and is_precise(c.precision) for c in runs]),
-        },
+        "commits": metrics.pop("tasks"),
+        "per_run": metrics.pop("of_attempts"),
+        **metrics,
         "seconds_median": statistics.median(row["seconds"] for row in rows),
         "seconds_max": max(row["seconds"] for row in rows),
         "failures": sum(bool(row["cause"]) for row in rows),
     }
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of those that are numbers; None without any."""
-    numbers = [value for value in values if value is not None]
-    return statistics.fmean(numbers) if numbers else None
-
-
-def share(values: Sequence[float]) -> float:
-    """Return the mean, rounded."""
-    return round(statistics.fmean(values), 3) if values else 0.0
-
-
-def is_precise(value: float | None) -> bool:
-    """Return whether a share is there and at least 0.9."""
-    return value is not None and value >= 0.9
 
 
 def count_losses(rows: Sequence[Mapping[str, Any]], arm: str) -> int:

@@ -15,11 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import NamedTuple
 
 NOTHING_KNOWN = 3
 _MAX_WORK = 40_000_000
@@ -28,8 +29,29 @@ _MAX_EXACT_LINES = 3_000
 _MAX_BYTES = 4 << 20
 _TESTS_S = 600.0
 
-_Range = tuple[int, int, int, int]
-"""First line and end of a region of the text before, and of what stands in its place."""
+
+class LineChange(NamedTuple):
+    """Lines `start` to `end`, from 0, become lines `new_start` to `new_end`."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+class Area(NamedTuple):
+    """Lines `start` to `end` of a text, in which a change and an attempt at it have places."""
+
+    start: int
+    end: int
+    gold: int
+    """Places of the change."""
+    edited: int
+    """Places of the attempt."""
+    target: Sequence[str]
+    """What the change makes of the lines."""
+    text: Sequence[str]
+    """What the attempt makes of them."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +66,10 @@ class PlaceScore:
     """Places that the attempt changed."""
     right: int
     """Those of them that are as in the change."""
+    false: int = 0
+    """Those of them in files that the change leaves alone."""
+    untouched: int = 0
+    """Files that the change leaves alone, as far as they are here."""
 
     @property
     def recall(self) -> float:
@@ -62,8 +88,15 @@ class PlaceScore:
         return 2 * self.precision * self.recall / total if total else 0.0
 
 
+Compare = Callable[[str, str], "Sequence[LineChange] | None"]
+
+
 def score_places(
-    changed: Mapping[str, tuple[str, str]], untouched: Mapping[str, str], produced: Mapping[str, str]
+    changed: Mapping[str, tuple[str, str]],
+    untouched: Mapping[str, str],
+    produced: Mapping[str, str],
+    shown: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    compare: Compare | None = None,
 ) -> PlaceScore:
     """Return what the texts in `produced`, by their paths, are worth; a file that is not in it stays as it was.
 
@@ -71,31 +104,37 @@ def score_places(
         changed: Of each file of the change, the text before and after.
         untouched: Texts of files that the change leaves alone.
         produced: Texts that the attempt came to.
+        shown: Lines of the texts before, start and end, that the attempt was shown as they are after; they do not count.
+        compare: `compare_texts`, or what keeps its results.
     """
-    gold = reproduced = edited = right = 0
+    compare = compare or compare_texts
+    gold = reproduced = edited = right = false = 0
     for path, (before, after) in changed.items():
-        for own, other, is_same in _compare(before, after, produced.get(path, before)):
-            gold, reproduced = gold + own, reproduced + own * is_same
-            edited, right = edited + other, right + other * is_same
+        ranges = (shown or {}).get(path, ())
+        for area in list_areas(before, after, produced.get(path, before), compare):
+            if any(start <= area.start and area.end <= end for start, end in ranges):
+                continue
+            is_same = area.target == area.text
+            gold, reproduced = gold + area.gold, reproduced + area.gold * is_same
+            edited, right = edited + area.edited, right + area.edited * is_same
     for path, text in untouched.items():
         if (new := produced.get(path, text)) != text:
-            ranges = _list_changes(text.split("\n"), new.split("\n"))
-            edited += 1 if ranges is None else len(ranges)
-    return PlaceScore(gold, reproduced, edited, right)
+            changes = compare(text, new)
+            false += 1 if changes is None else len(changes)
+    return PlaceScore(gold, reproduced, edited + false, right, false, len(untouched))
 
 
-def _compare(before: str, after: str, text: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield for every region that differs how many places the change and the attempt have there, and whether they agree."""
+def list_areas(before: str, after: str, text: str, compare: Compare | None = None) -> Iterator[Area]:
+    """Yield the regions of the lines of `before` in which the change to `after`, or the attempt `text`, has another text."""
+    compare = compare or compare_texts
     lines, target, attempt = before.split("\n"), after.split("\n"), text.split("\n")
-    own = _list_changes(lines, target)
-    if own is None:
-        yield 1, int(text != before), text == after
+    own = compare(before, after)
+    other = own if text == after else compare(before, text)
+    if own is None or other is None:
+        # an attempt that takes too long to compare is one wrong place, beside those of the change
+        yield Area(0, len(lines), 1 if own is None else len(own), int(text != before), target, attempt)
         return
-    other = own if text == after else _list_changes(lines, attempt)
-    if other is None:
-        yield len(own), 1, False
-        return
-    groups: list[tuple[int, int, list[_Range], list[_Range]]] = []
+    groups: list[tuple[int, int, list[LineChange], list[LineChange]]] = []
     events = sorted([(*item[:2], 0, item) for item in own] + [(*item[:2], 1, item) for item in other])
     for start, end, side, item in events:
         first, last = groups[-1][:2] if groups else (-1, -1)
@@ -105,21 +144,26 @@ def _compare(before: str, after: str, text: str) -> Iterator[tuple[int, int, boo
             groups.append((start, end, [], []))
         groups[-1][2 + side].append(item)  # type: ignore[union-attr]
     for start, end, ours, theirs in groups:
-        images = [_image(lines, start, end, ours, target), _image(lines, start, end, theirs, attempt)]
-        yield len(ours), len(theirs), images[0] == images[1]
+        images = (_image(lines, start, end, ours, target), _image(lines, start, end, theirs, attempt))
+        yield Area(start, end, len(ours), len(theirs), *images)
 
 
-def _image(lines: Sequence[str], start: int, end: int, ranges: Sequence[_Range], new: Sequence[str]) -> list[str]:
+def _image(lines: Sequence[str], start: int, end: int, changes: Sequence[LineChange], new: Sequence[str]) -> list[str]:
     """Return what becomes of the lines `start` to `end`."""
     image, position = list[str](), start
-    for first, last, new_first, new_last in ranges:
-        image += [*lines[position:first], *new[new_first:new_last]]
-        position = last
+    for change in changes:
+        image += [*lines[position : change.start], *new[change.new_start : change.new_end]]
+        position = change.end
     return [*image, *lines[position:end]]
 
 
-def _list_changes(old: Sequence[str], new: Sequence[str]) -> list[_Range] | None:
-    """Return the regions in which two lists of lines differ; None where that takes too long to find out."""
+def compare_texts(old: str, new: str) -> list[LineChange] | None:
+    """Return the regions of lines in which two texts differ; None where that takes too long to find out."""
+    return compare_lines(old.split("\n"), new.split("\n")) if old != new else []
+
+
+def compare_lines(old: Sequence[str], new: Sequence[str]) -> list[LineChange] | None:
+    """As `compare_texts`, of lists of lines."""
     front = 0
     while front < min(len(old), len(new)) and old[front] == new[front]:
         front += 1
@@ -130,11 +174,7 @@ def _list_changes(old: Sequence[str], new: Sequence[str]) -> list[_Range] | None
     if len(middle) * len(new_middle) > _MAX_WORK:
         return None
     matcher = SequenceMatcher(None, middle, new_middle, autojunk=len(middle) > _MAX_EXACT_LINES)
-    return [
-        (front + first, front + last, front + new_first, front + new_last)
-        for tag, first, last, new_first, new_last in matcher.get_opcodes()
-        if tag != "equal"
-    ]
+    return [LineChange(*(front + number for number in span)) for tag, *span in matcher.get_opcodes() if tag != "equal"]
 
 
 def total_reward(score: PlaceScore | None, passes: bool | None) -> dict[str, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.migration_measure import Commit, Counts
+from benchmarks.migration_measure import Commit, counts_of
 from benchmarks.migrations import main, summarize
 from benchmarks.peers.templates import make_templates, rewrite_text
 
@@ -45,17 +45,12 @@ def test_hunks_are_counted_whole_and_demonstrated_places_left_out() -> None:
     shown = commit.show(0, 1)
     done = {file.path: file.after for file in commit.files[:3]} | {"o.py": "x = 2\n"}
     part = {commit.files[3].path: commit.files[3].before.replace("broker_link", "link_to")}
-    counts = commit.score(done | part, shown)
     is_done = shown[0].path in done
-    assert counts == Counts(
-        gold=4,
-        hit=3 - is_done,
-        made=(3 - is_done) + (shown[0].path not in part),
-        good=3 - is_done,
-        false=1,
-        untouched=2,
-    )
-    assert counts.recall == (3 - is_done) / 4
+    counts = counts_of(commit.score(done | part, shown))
+    assert counts == {
+        "gold": 4, "hit": 3 - is_done, "made": (3 - is_done) + (shown[0].path not in part), "good": 3 - is_done,
+        "false": 1, "untouched": 2,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

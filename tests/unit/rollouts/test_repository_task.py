@@ -37,7 +37,7 @@ def test_a_place_counts_if_its_text_is_that_of_the_change(text: str, counts: tup
 def test_what_changes_in_a_file_that_is_left_alone_is_wrong() -> None:
     score = score_places({"f": (OLD, NEW)}, {"g": OLD}, {"f": NEW, "g": NEW})
     # 2 of 2 places, by 2 of 4 edits: 2 * (1/2) * 1 / (3/2)
-    assert (score, score.f1) == (PlaceScore(2, 2, 4, 2), pytest.approx(2 / 3))
+    assert (score, score.f1) == (PlaceScore(2, 2, 4, 2, false=2, untouched=1), pytest.approx(2 / 3))
 
 
 def test_a_text_that_takes_too_long_to_compare_is_one_wrong_place() -> None:

@@ -1,0 +1,87 @@
+"""Metrics of attempts at changes of whole repositories: how many places come out, at which precision, and what else is changed.
+
+Of a change, recall and precision are the means over the attempts at it of which they are known; of a solver, all are means over
+changes.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from graftline.codemod.place_score import PlaceScore
+
+LEAST_SHARE = 0.9
+"""Precision, and recall, that a change has to have to be of use."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceMetrics:
+    """Of one solver."""
+
+    tasks: int
+    """Changes that were attempted."""
+    recall_at_p90: float
+    """Recall, counted as 0 where precision is below 0.9 or nothing is changed."""
+    solved: float
+    """Share of the changes with both of at least 0.9."""
+    recall: float
+    precision: float
+    """Of those where anything is changed."""
+    false_per_1000: float
+    """Changes in a thousand files that are to stay as they are."""
+    of_attempts: Mapping[str, float]
+    """The first two, of single attempts."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return them as JSON has them."""
+        return asdict(self)
+
+
+def summarize_places(scores: Mapping[str, Sequence[PlaceScore]]) -> PlaceMetrics:
+    """Return the metrics of the attempts at changes, by the ids of those."""
+    recalls = {name: _mean([recall_of(score) for score in group]) for name, group in scores.items()}
+    precisions = {name: _mean([precision_of(score) for score in group]) for name, group in scores.items()}
+    attempts = [score for group in scores.values() for score in group]
+    false = [_mean([1000 * s.false / s.untouched for s in group if s.untouched]) for group in scores.values()]
+    return PlaceMetrics(
+        tasks=len(scores),
+        recall_at_p90=_share([(recalls[name] or 0) * is_enough(precisions[name]) for name in scores]),
+        solved=_share([is_enough(recalls[name]) and is_enough(precisions[name]) for name in scores]),
+        recall=_share([recalls[name] or 0 for name in scores]),
+        precision=round(_mean([*precisions.values()]) or 0, 3),
+        false_per_1000=round(_mean(false) or 0, 1),
+        of_attempts={
+            "recall_at_p90": _share([(recall_of(s) or 0) * is_enough(precision_of(s)) for s in attempts]),
+            "solved": _share([is_of_use(s) for s in attempts]),
+        },
+    )
+
+
+def recall_of(score: PlaceScore) -> float | None:
+    """Return the share of the places of the change that came out; None where all of them were shown."""
+    return score.reproduced / score.gold if score.gold else None
+
+
+def precision_of(score: PlaceScore) -> float | None:
+    """Return the share of the places that were changed that are the change's; None where there are none."""
+    return score.right / score.edited if score.edited else None
+
+
+def is_of_use(score: PlaceScore) -> bool:
+    """Return whether recall and precision of an attempt are at least 0.9."""
+    return is_enough(recall_of(score)) and is_enough(precision_of(score))
+
+
+def is_enough(value: float | None) -> bool:
+    """Return whether a share is there and at least 0.9."""
+    return value is not None and value >= LEAST_SHARE
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if numbers else None
+
+
+def _share(values: Sequence[float]) -> float:
+    return round(statistics.fmean(values), 3) if values else 0.0
