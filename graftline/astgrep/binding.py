@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -129,6 +129,12 @@ def outline(text: str, language: Language) -> Tree:
     except UnicodeEncodeError:
         raise DataError("source holds a lone surrogate; expected valid Unicode") from None
     return Tree(text, language, Node(handle, None, 0, 0, len(text)))
+
+
+@lru_cache(maxsize=8)
+def outline_once(text: str, language: Language) -> Tree:
+    """Return the tree of `outline`: of the last few texts the same one again, for callers that look at one text in turn."""
+    return outline(text, language)
 
 
 def matches(node: Node, rule: dict[str, Any]) -> bool:

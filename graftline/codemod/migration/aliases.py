@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from graftline.astgrep.binding import Language, Node, Tree, outline
+from graftline.astgrep.binding import Language, Node, Tree, outline_once
 from graftline.codemod.change import bound_names
 from graftline.codemod.migration.imports import IMPORT_STATEMENTS, Statement, list_words, read_imports
 from graftline.core.errors import DataError
@@ -47,7 +47,7 @@ def follow_aliases(before: str, after: str, aliases: Mapping[Imported, Alias], l
             old_statements = read_imports(before, language)
             if _names_of(old_statements, language).get(key) != alias.old:
                 continue
-            tree = outline(after, language)
+            tree = outline_once(after, language)
             bound = set(bound_names(tree))
             if alias.new in list_words(before, old_statements) | bound or alias.old in bound:
                 return None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from graftline.astgrep.binding import SgNode, find_all, outline
+from graftline.astgrep.binding import SgNode, find_all, outline_once
 from graftline.codemod.line_changes import list_changed_lines
 from graftline.core.errors import DataError
 
@@ -45,7 +45,7 @@ def quote_annotations(before: str, after: str) -> tuple[str, int]:
 
 def _list_unions(text: str) -> Iterator[SgNode]:
     """Yield what has a string beside `|`: the whole annotation, or else the union."""
-    for node in find_all(outline(text, "python").root, {"kind": "binary_operator", "has": {"kind": "string"}}):
+    for node in find_all(outline_once(text, "python").root, {"kind": "binary_operator", "has": {"kind": "string"}}):
         if any(child.kind() == "|" for child in node.children()):
             outer: SgNode | None = node
             chosen = node

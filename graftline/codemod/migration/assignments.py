@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from graftline.astgrep.binding import Language, Node, outline
+from graftline.astgrep.binding import Language, Node, outline_once
 from graftline.codemod.canonical import words_of
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Match
@@ -15,9 +15,6 @@ _AFTER = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>>?|\*\*|\?\?|&&|\|\|)?=(?![=>])|\
 _NEAR = 40
 """Characters before a name that say whether it is declared there."""
 _SCOPES = re.compile(r"_body$|block$|^program$")
-
-
-_parse = lru_cache(maxsize=8)(outline)
 
 
 def is_assigned_again(text: str, match: Match, language: Language) -> bool:
@@ -37,7 +34,7 @@ def is_assigned_again(text: str, match: Match, language: Language) -> bool:
 @lru_cache(maxsize=4_096)
 def _is_assigned(text: str, position: int, name: str, has_value: bool, language: Language) -> bool:
     try:
-        chain = _list_nodes_at(_parse(text, language).root, position)
+        chain = _list_nodes_at(outline_once(text, language).root, position)
     except DataError:
         return True
     scope = next(node for node in reversed(chain) if _SCOPES.search(node.kind) or node.parent is None)

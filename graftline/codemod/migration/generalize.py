@@ -11,7 +11,8 @@
 Everything happens in memory, on a mapping of paths to texts; nothing is written. The rules are plain ast-grep rules.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -21,7 +22,7 @@ from graftline.codemod.diff import Site
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
 from graftline.codemod.migration.evidence import weigh_evidence
-from graftline.codemod.migration.imports import Source, Sources, follow_imports, is_defined
+from graftline.codemod.migration.imports import NameChanges, Source, Sources, compare_names, follow_imports, is_defined
 from graftline.codemod.migration.layout import lay_out, realign, styles_of
 from graftline.codemod.migration.option import KEYWORD_WORDS, Option, Rule
 from graftline.codemod.migration.options import generate_options
@@ -30,6 +31,7 @@ from graftline.codemod.migration.renamings import read_renaming, rename_everywhe
 from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
 from graftline.codemod.migration.units import Demonstration, Unit, language_of, read_units
 from graftline.codemod.source_files import VENDORED
+from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
 from graftline.sandbox.base import Sandbox
 
@@ -147,9 +149,9 @@ def generalize(
     rules += _follow(followers, repository, originals, instruction)
     if options:
         shown_before = {shown.path: shown.before for shown in demonstrations}
-        _lay_out(repository, originals)
-        undone += _mend(repository, originals, demonstrations, options)
-        undone += _follow_imports(repository, originals, shown_before, options)
+        names: dict[str, NameChanges] = {}
+        undone += _mend(repository, originals, demonstrations, options, names)
+        undone += _follow_imports(repository, names, shown_before, options)
         undone += _list_old_definitions(repository, options)
         undone += _restore_broken(repository, originals)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
@@ -189,24 +191,18 @@ def _apply(selection: Selection, language: Language, repository: Repository) -> 
     return ProposedRule(option.actions, language, places, files, selection.confidence)
 
 
-def _lay_out(repository: Repository, originals: Mapping[str, str]) -> None:
-    """Lay out the statements that rules changed, in the style of the files that they are in."""
-    changed = {path: text for path, text in originals.items() if repository.texts[path] != text}
-    styles = styles_of(changed, {path: repository.languages[path] for path in changed})
-    for path, text in changed.items():
-        repository.texts[path] = realign(text, repository.texts[path])
-        style = styles.get(repository.languages[path])
-        if style is not None:
-            repository.texts[path] = lay_out(text, repository.texts[path], style)
-
-
 def _mend(
     repository: Repository,
     originals: Mapping[str, str],
     demonstrations: Sequence[Demonstration],
     options: Sequence[Option],
+    names: dict[str, NameChanges],
 ) -> Iterator[str]:
-    """Mend what no rule can see, or take it back: aliases, strings in types. Yield what is not done, as sentences."""
+    """Mend what no rule can see, or take it back: layout, aliases, strings in types. Yield what is not done, as sentences.
+
+    What became of the names of each file is put into `names`. A file is done with before the next is looked at, so that its
+    texts are parsed once.
+    """
     for (path, line), fault in sorted(repository.faults.items()):
         yield f"{path}:{line}: {fault}; change it by hand"
     shown = {edit.path: edit.before for edit in demonstrations}
@@ -214,8 +210,14 @@ def _mend(
     for edit in demonstrations:
         if (language := language_of(edit.path)) is not None:
             aliases.setdefault(language, {}).update(find_aliases(edit.before, edit.after, language))
+    changed = {path: text for path, text in originals.items() if repository.texts[path] != text}
+    styles = styles_of(changed, {path: repository.languages[path] for path in changed})
     for path, text in list(repository.texts.items()):
         language, before = repository.languages[path], shown.get(path, originals[path])
+        if path in changed:
+            text = realign(originals[path], text)
+            text = lay_out(originals[path], text, styles[language]) if language in styles else text
+        repository.texts[path] = text
         if text == before:
             continue
         if own := aliases.get(language, {}):
@@ -230,6 +232,9 @@ def _mend(
             if count:
                 yield f"{path}: a string beside `|` fails when it is run; change {count} of its places by hand"
         repository.texts[path] = text
+        if text != before:
+            with suppress(DataError):
+                names[path] = compare_names(before, text, language)
 
 
 def _writes_alias(option: Option, alias: Alias) -> bool:
@@ -237,25 +242,26 @@ def _writes_alias(option: Option, alias: Alias) -> bool:
 
 
 def _follow_imports(
-    repository: Repository, originals: Mapping[str, str], shown: Mapping[str, str], options: Sequence[Option]
+    repository: Repository, names: Mapping[str, NameChanges], shown: Iterable[str], options: Sequence[Option]
 ) -> list[str]:
-    """Write the imports of the files that rules changed; return what they lack whose module is not told."""
+    """Write the imports of the files whose names changed; return what they lack whose module is not told."""
     written = frozenset(word for option in options for word in option.written)
     renamed = dict(option.renamed for option in options if option.renamed is not None)
     texts = [(text, repository.languages[path]) for path, text in repository.texts.items()]
     edited = [(repository.texts[path], repository.languages[path]) for path in shown if path in repository.texts]
-    of_repository, of_edit = Sources(texts), Sources(edited)
+    statements = {
+        (repository.texts[path], repository.languages[path]): changes.statements for path, changes in names.items()
+    }
+    of_repository, of_edit = Sources(texts, statements), Sources(edited, statements)
 
     def find_source(name: str) -> Source | None:
         return (of_edit.find(name) or of_repository.find(name)) if name in written else None
 
     lacking: set[str] = set()
-    for path, text in list(repository.texts.items()):
-        before = shown.get(path, originals[path])
-        if text != before:
-            new, missing = follow_imports(before, text, path, repository.languages[path], find_source, renamed)
-            repository.texts[path] = new
-            lacking |= missing & written
+    for path, changes in names.items():
+        text, language = repository.texts[path], repository.languages[path]
+        repository.texts[path], missing = follow_imports(changes, text, path, language, find_source, renamed)
+        lacking |= missing & written
     return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
 
 

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from graftline.astgrep.binding import Language, find_all, outline
+from graftline.astgrep.binding import Language, find_all, outline_once
 from graftline.codemod.grammar import KEYWORDS
 from graftline.core.errors import DataError
 
@@ -72,7 +73,7 @@ def list_import_lines(text: str, language: Language) -> frozenset[int]:
     """Return the lines, from 0, of the import statements of a file; none where it cannot be parsed."""
     kinds = (*IMPORT_KINDS.get(language, ("import_statement",)), *_FUTURE.get(language, ()))
     try:
-        nodes = find_all(outline(text, language).root, {"any": [{"kind": kind} for kind in kinds]})
+        nodes = find_all(outline_once(text, language).root, {"any": [{"kind": kind} for kind in kinds]})
     except DataError:
         return frozenset()
     lines = set[int]()
@@ -83,8 +84,34 @@ def list_import_lines(text: str, language: Language) -> frozenset[int]:
     return frozenset(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class NameChanges:
+    """What the names of a file became when rules changed it."""
+
+    statements: list[Statement]
+    """The imports of the new text."""
+    unused: frozenset[str]
+    """What it imports and uses no more."""
+    missing: tuple[str, ...]
+    """Words that it has now, and neither imports nor defines."""
+    of_code: frozenset[str]
+    """Those of them that are names of code, and not words of strings alone."""
+
+
+def compare_names(before: str, after: str, language: Language) -> NameChanges:
+    """Return what became of the names of `before`; DataError if one of the texts cannot be parsed."""
+    statements, old_statements = read_imports(after, language), read_imports(before, language)
+    old_words, words = list_words(before, old_statements), list_words(after, statements)
+    bound = {name for statement in statements for name in statement.names}
+    unused = frozenset(name for name in bound if name in old_words and name not in words)
+    plain = KEYWORDS[language] | (_BUILTINS if language == "python" else frozenset())
+    missing = sorted(name for name in words - old_words - bound - plain if not is_defined(name, after))
+    of_code = frozenset(name for name in missing if _is_code(name, after, language))
+    return NameChanges(statements, unused, tuple(missing), of_code)
+
+
 def follow_imports(
-    before: str,
+    names: NameChanges,
     after: str,
     path: str,
     language: Language,
@@ -93,17 +120,10 @@ def follow_imports(
 ) -> tuple[str, frozenset[str]]:
     """Return `after` with the imports that it needs and without those that it needs no longer, and names it lacks.
 
-    `find_source` says where a name comes from; `renamed` which names rules put in the place of others.
+    `names` is what `compare_names` says of it, `find_source` says where a name comes from, and `renamed` which names rules
+    put in the place of others.
     """
-    try:
-        statements, old_statements = read_imports(after, language), read_imports(before, language)
-    except DataError:
-        return after, frozenset()
-    old_words, words = list_words(before, old_statements), list_words(after, statements)
-    bound = {name for statement in statements for name in statement.names}
-    unused = {name for name in bound if name in old_words and name not in words}
-    plain = KEYWORDS[language] | (_BUILTINS if language == "python" else frozenset())
-    missing = sorted(name for name in words - old_words - bound - plain if not is_defined(name, after))
+    statements, unused, missing = names.statements, names.unused, names.missing
     swaps: dict[str, str] = {}
     named = {name for s in statements for name, source in s.names.items() if source.name.split(" ")[-1] == name}
     for old, new in renamed.items():
@@ -113,7 +133,7 @@ def follow_imports(
     from_others = {name: source for name in missing if (source := find_source(name)) is not None}
     added = {name: source for name, source in from_others.items() if _is_reachable(source, after, path, language)}
     unknown = [name for name in missing if name not in from_others and name not in swaps.values()]
-    lacking = frozenset(name for name in unknown if _is_code(name, after, language))
+    lacking = names.of_code.intersection(unknown)
     if not unused and not added and not swaps:
         return after, lacking
     return _rewrite(after, language, statements, unused, added, swaps), lacking
@@ -130,7 +150,7 @@ def _is_reachable(source: Source, text: str, path: str, language: Language) -> b
 
 def read_imports(text: str, language: Language) -> list[Statement]:
     """Return the import statements at the top level of `text`; DataError if it cannot be parsed."""
-    tree = outline(text, language)
+    tree = outline_once(text, language)
     statements = []
     for node in tree.root.children:
         if node.kind in IMPORT_STATEMENTS:
@@ -146,26 +166,32 @@ def read_imports(text: str, language: Language) -> list[Statement]:
 class Sources:
     """Where names come from in most of some texts; each is looked up when it is first asked for, and never most of them."""
 
-    def __init__(self, texts: Sequence[tuple[str, Language]]) -> None:
-        self._texts = texts
+    def __init__(
+        self,
+        texts: Sequence[tuple[str, Language]],
+        statements: Mapping[tuple[str, Language], Sequence[Statement]] = MappingProxyType({}),
+    ) -> None:
+        """`statements` are the imports of those texts that were read already."""
+        self._texts, self._statements = texts, dict(statements)
         self._by_name: dict[str, Source | None] = {}
 
     def find(self, name: str) -> Source | None:
         """Return where `name` comes from; None where no text tells, or several places are told alike often."""
         if name not in self._by_name:
-            counts = Counter(source for text, language in self._texts for source in _list_sources(name, text, language))
+            counts = Counter(source for text, language in self._texts for source in self._list(name, text, language))
             ranked = counts.most_common(2)
             is_clear = len(ranked) == 1 or (len(ranked) == 2 and ranked[0][1] > ranked[1][1])
             self._by_name[name] = ranked[0][0] if is_clear else None
         return self._by_name[name]
 
-
-def _list_sources(name: str, text: str, language: Language) -> Iterator[Source]:
-    if name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
-        with suppress(DataError):
-            for statement in read_imports(text, language):
-                if name in statement.names:
-                    yield statement.names[name]
+    def _list(self, name: str, text: str, language: Language) -> Iterator[Source]:
+        if name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+            with suppress(DataError):
+                if (text, language) not in self._statements:
+                    self._statements[text, language] = read_imports(text, language)
+                for statement in self._statements[text, language]:
+                    if name in statement.names:
+                        yield statement.names[name]
 
 
 def _names_of(text: str, language: Language) -> Iterator[tuple[str, Source]]:
@@ -213,7 +239,7 @@ def list_words(text: str, statements: Sequence[Statement]) -> set[str]:
 
 def _is_code(name: str, text: str, language: Language) -> bool:
     """Return whether a name of code is `name`, and not a word of a string alone."""
-    nodes = find_all(outline(text, language).root, {"regex": f"^{re.escape(name)}$"})
+    nodes = find_all(outline_once(text, language).root, {"regex": f"^{re.escape(name)}$"})
     return any(node.kind().endswith("identifier") for node in nodes)
 
 
@@ -233,7 +259,7 @@ def _rewrite(
     text: str,
     language: Language,
     statements: Sequence[Statement],
-    unused: set[str],
+    unused: frozenset[str],
     added: Mapping[str, Source],
     swaps: Mapping[str, str],
 ) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graftline.astgrep.binding import Language, Node, Tree, outline
+from graftline.astgrep.binding import Language, Node, Tree, outline_once
 from graftline.codemod.line_changes import LineRange, list_changed_lines
 from graftline.core.errors import DataError
 
@@ -49,7 +49,7 @@ class _UnknownFormError(Exception):
 def lay_out(before: str, after: str, style: Style) -> str:
     """Return `after` with the statements that differ from `before` laid out in `style`."""
     try:
-        old, new = outline(before, style.language), outline(after, style.language)
+        old, new = outline_once(before, style.language), outline_once(after, style.language)
         old_lines, new_lines = before.split("\n"), after.split("\n")
         changes = list(_split_changes(old_lines, new_lines))
         edits = dict(_edits(old, new, changes, style))
@@ -96,7 +96,7 @@ def infer_style(texts: Iterable[str], language: Language) -> Style | None:
     lines: list[str] = []
     for text in texts:
         try:
-            tree = outline(text, language)
+            tree = outline_once(text, language)
             statements += [pair for node in _statements(tree) if (pair := _source_of(tree, node)) is not None]
         except DataError:
             continue

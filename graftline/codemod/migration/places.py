@@ -8,7 +8,7 @@ from symtable import symtable
 from typing import NamedTuple
 
 from graftline.astgrep.action import rule_of
-from graftline.astgrep.binding import Language, is_safe, outline, parse
+from graftline.astgrep.binding import Language, is_safe, outline_once, parse
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import words_of, words_within
 from graftline.codemod.diff import common_ends
@@ -90,6 +90,8 @@ class Repository:
     sandbox: Sandbox
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     """Why places, by path and line from 1, stay though a rule matches them."""
+    _matched: dict[int, tuple[Option, set[str]]] = field(default_factory=dict)
+    """Paths of what the rules of an option match, by its `id`, until one is applied: no other file is parsed for that."""
 
     def __post_init__(self) -> None:
         """Leave out what is not parsed."""
@@ -98,6 +100,7 @@ class Repository:
     def find_places(self, options: Sequence[Option], language: Language) -> list[OptionPlaces]:
         """Return the places that each of `options` would change in the files of a language."""
         places: list[set[Place]] = [set() for _ in options]
+        matched: list[set[str]] = [set() for _ in options]
         words = frozenset[str]().union(*(option.words for option in options))
         batch: list[tuple[str, list[int]]] = []
         shared = frozenset.intersection(*(option.words for option in options)) if options else frozenset[str]()
@@ -112,17 +115,18 @@ class Repository:
                 Request(self.texts[path], language, tuple(own)) for (path, _), own in zip(part, actions, strict=True)
             ]
             for (path, numbers), results in zip(part, self.sandbox.apply_each(requests), strict=True):
-                remaining = iter(results)
+                remaining, text = iter(results), self.texts[path]
                 for number in numbers:
                     for action in options[number].actions:
                         result = ensure_decided(next(remaining))
                         if result.verdict is Verdict.OK:
-                            text = self.texts[path]
+                            matched[number].add(path)
                             places[number] |= {
                                 place
                                 for edit in _list_edits(text, result, action, language)
                                 if not edit.fault and (place := cut(path, text, edit.match))
                             }
+        self._matched |= {id(option): (option, paths) for option, paths in zip(options, matched, strict=True)}
         broken = frozenset(self._list_broken(frozenset[Place]().union(*places)))
         rows = []
         for option, own in zip(options, places, strict=True):
@@ -160,7 +164,9 @@ class Repository:
         broken: frozenset[Place] = frozenset(),
     ) -> int:
         """Change all files as `option` says but for places that are refused or broken; return how many files that were."""
-        paths = self._list_paths(option.words, language)
+        _, matched = self._matched.get(id(option), (option, self.texts))
+        paths = [path for path in self._list_paths(option.words, language) if path in matched]
+        self._matched.clear()
         before = {path: self.texts[path] for path in paths}
         partial = {place.path for place in refused | broken}
         for action in option.actions:
@@ -315,7 +321,7 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
     called = [name for name in names if re.search(rf"\b(?:def|function)\s+{re.escape(name)}\b", text[: match.start])]
     if not called:
         return False
-    node = outline(text, language).root
+    node = outline_once(text, language).root
     while inner := next((child for child in node.children if child.start <= match.start < child.end), None):
         node = inner
         is_function = node.kind in ("function_definition", "function_declaration")

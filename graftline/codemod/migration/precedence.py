@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from graftline.astgrep.action import rule_of
-from graftline.astgrep.binding import Language, captures_of, outline
+from graftline.astgrep.binding import Language, captures_of, outline_once
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.migration.option import Rule
 from graftline.core.errors import DataError
@@ -61,7 +61,7 @@ class Precedence:
         """Return the replacement with brackets around captures that would be torn apart."""
         if self._captures is None:
             names = [name[1:] for name in dict.fromkeys(VARIABLE.findall(self._template)) if name[:2] != "$$"]
-            tree = outline(self._text, self._language)
+            tree = outline_once(self._text, self._language)
             self._captures = captures_of(tree.root, self._rule, names)
         captures = self._captures.get(match.start, {})
         pieces, spans, position, length = list[str](), list[tuple[int, int]](), 0, 0
@@ -103,7 +103,7 @@ def _list_operators(text: str) -> list[str]:
 def _is_node(text: str, start: int, end: int, language: Language) -> bool:
     """Return whether a node of the tree of `text` has just these characters."""
     try:
-        node = outline(text, language).root
+        node = outline_once(text, language).root
         while inner := next((n for n in node.children if n.start <= start and end <= n.end and n.start < n.end), None):
             if (inner.start, inner.end) == (start, end):
                 return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.codemod.migration.imports import Source, Sources, follow_imports
+from graftline.codemod.migration.imports import Source, Sources, compare_names, follow_imports
 
 _TIMEZONE = {"timezone": Source("datetime", "timezone")}
 _LOCALE = {"Locale": Source("java.util", "Locale")}
@@ -83,8 +83,10 @@ _CASES = {
 @pytest.mark.parametrize("name", _CASES)
 def test_imports_follow_the_names_of_a_file(name):
     language, known, renamed, before, after, expected = _CASES[name]
-    assert follow_imports(before, after, "x/file", language, known.get, renamed) == (expected, _lacking(name))
-    assert follow_imports(before, expected, "x/file", language, known.get, renamed)[0] == expected
+    names = compare_names(before, after, language)
+    assert follow_imports(names, after, "x/file", language, known.get, renamed) == (expected, _lacking(name))
+    names = compare_names(before, expected, language)
+    assert follow_imports(names, expected, "x/file", language, known.get, renamed)[0] == expected
 
 
 def _lacking(name):
@@ -99,4 +101,5 @@ def test_most_files_say_where_a_name_comes_from():
 
 def test_a_word_of_a_string_lacks_no_import():
     before, after = 'f(a, "b")\n', 'f("c", "d", e)\n'
-    assert follow_imports(before, after, "x.py", "python", {}.get, {}) == (after, frozenset({"e"}))
+    names = compare_names(before, after, "python")
+    assert follow_imports(names, after, "x.py", "python", {}.get, {}) == (after, frozenset({"e"}))
