@@ -154,6 +154,12 @@ def find_all(root: Node, rule: dict[str, Any]) -> list[SgNode]:
     return list(root.handle.find_all(**rule))
 
 
+def span_of(node: SgNode) -> tuple[int, int]:
+    """Return where a node starts and ends, in characters."""
+    span = node.range()
+    return span.start.index, span.end.index
+
+
 def captures_of(root: Node, rule: dict[str, Any], names: Sequence[str]) -> dict[int, dict[str, tuple[str, str]]]:
     """Return kind and text of what the single variables `names` capture in each match of `rule`, by where it starts.
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from graftline.astgrep.binding import SgNode, find_all, outline_once
+from graftline.astgrep.binding import SgNode, find_all, outline_once, span_of
 from graftline.codemod.line_changes import list_changed_lines
 from graftline.core.errors import DataError
 
@@ -24,7 +24,7 @@ def quote_annotations(before: str, after: str) -> tuple[str, int]:
         return after, 0
     try:
         former = {node.text() for node in _list_unions(before)}
-        unions = {_span_of(node): node for node in _list_unions(after)}
+        unions = {span_of(node): node for node in _list_unions(after)}
     except DataError:
         return after, 0
     edits = {span: _quote(node) for span, node in unions.items() if node.text() not in former}
@@ -53,11 +53,6 @@ def _list_unions(text: str) -> Iterator[SgNode]:
                 chosen = outer if outer.kind() == "type" else chosen
                 outer = outer.parent()
             yield chosen
-
-
-def _span_of(node: SgNode) -> tuple[int, int]:
-    span = node.range()
-    return span.start.index, span.end.index
 
 
 def _quote(node: SgNode) -> str:

@@ -10,16 +10,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graftline.astgrep.binding import Language, Node, Tree, outline_once
+from graftline.astgrep.binding import Language, Node, SgNode, Tree, find_all, outline_once, span_of
 from graftline.codemod.line_changes import LineRange, list_changed_lines
 from graftline.core.errors import DataError
 
 _WIDTHS = (79, 80, 88, 95, 100, 120)
-_SIMPLE = re.compile(
-    r"^(expression_statement|return_statement|assert_statement|raise_statement|throw_statement|lexical_declaration"
-    r"|variable_declaration|local_variable_declaration|field_declaration)$"
-)
-_HEADS = re.compile(r"^(function_definition|with_statement|if_statement|for_statement|while_statement)$")
+_SIMPLE: Mapping[Language, frozenset[str]] = {
+    "python": frozenset(("expression_statement", "return_statement", "assert_statement", "raise_statement")),
+    "java": frozenset((
+        "expression_statement", "return_statement", "assert_statement", "throw_statement", "local_variable_declaration",
+        "field_declaration",
+    )),
+    **dict.fromkeys(("javascript", "typescript", "tsx"), frozenset((
+        "expression_statement", "return_statement", "throw_statement", "lexical_declaration", "variable_declaration",
+    ))),
+}  # fmt: skip
+_HEADS = frozenset(("function_definition", "with_statement", "if_statement", "for_statement", "while_statement"))
 _OPENING, _CLOSING = "([{", ")]}"
 _SPECIAL = re.compile(r"=>| \? |[=(,:]\s*/[^/*]")
 """Arrow functions, conditions and regular expressions, which Prettier breaks by rules of their own."""
@@ -97,7 +103,7 @@ def infer_style(texts: Iterable[str], language: Language) -> Style | None:
     for text in texts:
         try:
             tree = outline_once(text, language)
-            statements += [pair for node in _statements(tree) if (pair := _source_of(tree, node)) is not None]
+            statements += _list_statements(tree)
         except DataError:
             continue
         lines += text.split("\n")
@@ -146,8 +152,8 @@ def _edits(
     for start, end, new_start, new_end in changes:
         node = _statement_at(new, new_starts, new_start, new_end)
         former = _statement_at(old, old_starts, start, end)
-        pair = _source_of(new, node) if node else None
-        old_pair = _source_of(old, former) if former else None
+        pair = _source_of(new, node.handle) if node else None
+        old_pair = _source_of(old, former.handle) if former else None
         if node is None or pair is None or old_pair is None:
             continue
         (margin, text), (old_margin, old_text) = pair, old_pair
@@ -192,36 +198,36 @@ def _statement_at(tree: Tree, starts: Sequence[int], first: int, last: int) -> N
     node: Node | None = tree.root
     chosen = None
     while node is not None:
-        if _SIMPLE.match(node.kind) or _HEADS.match(node.kind):
+        if node.kind in _SIMPLE[tree.language] or node.kind in _HEADS:
             chosen = node
         node = next((child for child in node.children if child.start <= start and end <= child.end), None)
     return chosen
 
 
-def _statements(tree: Tree) -> Iterator[Node]:
-    pending = [tree.root]
-    while pending:
-        node = pending.pop()
-        if _SIMPLE.match(node.kind) or (_HEADS.match(node.kind) and tree.language == "python"):
-            yield node
-        pending += node.children
+def _list_statements(tree: Tree) -> list[tuple[str, str]]:
+    """Return the statements of a file as `_source_of` does, the last first, and what stands in one after it."""
+    kinds = _SIMPLE[tree.language] | (_HEADS if tree.language == "python" else frozenset())
+    nodes = find_all(tree.root, {"any": [{"kind": kind} for kind in sorted(kinds)]})
+    spans = sorted((-end, start, number) for number, (start, end) in enumerate(map(span_of, nodes)))
+    pairs = (_source_of(tree, nodes[number]) for _, _, number in spans)
+    return [pair for pair in pairs if pair is not None]
 
 
-def _source_of(tree: Tree, node: Node) -> tuple[str, str] | None:
+def _source_of(tree: Tree, node: SgNode) -> tuple[str, str] | None:
     """Return the indentation of a statement and its text, of one with a body the lines before that."""
-    end = node.end
-    if _HEADS.match(node.kind):
+    start, end = span_of(node)
+    if node.kind() in _HEADS:
         if tree.language != "python":
             return None
-        body = next((child for child in node.children if child.kind in ("block", "comment")), None)
+        body = next((child for child in node.children() if child.kind() in ("block", "comment")), None)
         if body is None:
             return None
-        end = node.start + len(tree.text[node.start : body.start].rstrip())
-    text = tree.text[node.start : end].rstrip()
-    line = tree.text[tree.text.rfind("\n", 0, node.start) + 1 : node.start]
+        end = start + len(tree.text[start : span_of(body)[0]].rstrip())
+    text = tree.text[start:end].rstrip()
+    line = tree.text[tree.text.rfind("\n", 0, start) + 1 : start]
     if line.strip() or text.count("\n") > _MAX_LINES:
         return None
-    tail = tree.text[node.start + len(text) :].partition("\n")[0]
+    tail = tree.text[start + len(text) : tree.text.find("\n", start + len(text)) % (len(tree.text) + 1)]
     return None if tail.strip() else (line, text)
 
 
