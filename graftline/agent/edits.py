@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graftline.agent.model import AgentModel
+from graftline.agent.model import DRAWN_TEMPERATURE, AgentModel
 from graftline.agent.places import Block
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.migration.imports import list_import_lines
@@ -22,7 +22,6 @@ from graftline.rollouts.round_trip import EDIT_SYSTEM, edit_question, read_text
 from graftline.rollouts.state.state import State, render
 
 Fault = Literal["", "unchanged", "unreadable", "does not parse", "not answered"]
-_TEMPERATURE = 0.7
 _MAX_IMPORT_LINES, _MAX_ANSWER_TOKENS = 12, 1_024
 
 
@@ -108,7 +107,7 @@ def _attempt(
         messages=(Message(role="system", content=EDIT_SYSTEM), Message(role="user", content=question)),
         # a whole block, and some more; an answer without end is cut off
         max_tokens=min(_MAX_ANSWER_TOKENS, 2 * count_tokens(code) + 96),
-        temperature=0.0 if number == 1 else _TEMPERATURE,
+        temperature=0.0 if number == 1 else DRAWN_TEMPERATURE,
         seed=seed_of(block.path, block.start, number),
     )
     answer = model.ask(request)

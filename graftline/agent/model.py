@@ -19,10 +19,12 @@ from graftline.core.secrets import Secrets
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
-from graftline.llm.questions import count_chat_tokens
+from graftline.llm.questions import count_chat_tokens, seed_of
 
 _PATIENCE_S, _STALL_S = 10.0, 600.0
 """A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
+DRAWN_TEMPERATURE = 0.7
+"""Of answers that are drawn, not the likeliest ones."""
 _LEAST_SAID = 0.2
 """How likely yes or no has to be for the relation of both to say anything."""
 
@@ -78,6 +80,8 @@ class AgentModel:
     """As reports call it."""
     spent: Spent = field(default_factory=Spent)
     clock: Callable[[], float] = time.monotonic
+    draw: int = 0
+    """Another one is another draw of the same run; 0 has the likeliest first answer at each place."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -90,6 +94,9 @@ class AgentModel:
         ActorError where nobody answers.
         """
         request = replace(request, adapter=self.adapter)
+        if self.draw and not request.top_tokens:
+            temperature = request.temperature or DRAWN_TEMPERATURE
+            request = replace(request, temperature=temperature, seed=seed_of(request.seed or 0, self.draw))
         path = self.answers / f"{self.digest(request)}.json" if self.answers else None
         answer = _read_answer(path) if path else None
         if answer is not None:

@@ -78,6 +78,9 @@ class Change:
         self.by_path = {file.path: file for file in self.files}
         self._cache: dict[tuple[str, str], Sequence[LineChange] | None] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_cache": {}}  # for another process, which compares other texts
+
     def show(self, seed: int, count: int) -> list[Shown]:
         """Return `count` random places, of as many files as there are."""
         chance = random.Random(f"{self._key}:{seed}")

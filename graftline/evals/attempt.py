@@ -3,15 +3,18 @@
 An answer, however poor, is an `Answered`; where there is none because a machine failed, it is `Failed`, and nothing is known.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
+from graftline.codemod.change_places import Shown
 from graftline.codemod.equality import Level
+from graftline.codemod.place_score import PlaceScore
 from graftline.evals.cases import Case
+from graftline.evals.place_metrics import is_of_use
 from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Verdict
@@ -57,6 +60,20 @@ class Attempted:
 
 
 @dataclass(frozen=True, slots=True)
+class Produced:
+    """Texts that an attempt at a change of a repository came to."""
+
+    question: Question
+    texts: Mapping[str, str]
+    """By path; files that are not in it stay as they were."""
+    shown: tuple[Shown, ...] = ()
+    """Places of the change that the solver was shown; they do not count."""
+    actions: tuple[Action, ...] = ()
+    """What makes the texts, where that is rules."""
+    cost: Cost = Cost()
+
+
+@dataclass(frozen=True, slots=True)
 class Unaskable:
     """A question that the solver cannot be asked, which is its own fault: nothing was gained."""
 
@@ -74,7 +91,7 @@ class Failed:
     cost: Cost = Cost()
 
 
-Reply = Answered | Attempted | Unaskable | Failed
+Reply = Answered | Attempted | Produced | Unaskable | Failed
 Replies = Generator[Reply, None, None]
 """To be closed by whoever needs no more of them."""
 
@@ -110,6 +127,10 @@ class Attempt(BaseModel):
     """Whether it changed something that must stay; None where no action was applied."""
     right_on_unseen: bool | None = None
     """Whether it is right, and right on the held-out example as well; None where the task has none."""
+    places: PlaceScore | None = Field(default=None, exclude_if=lambda places: places is None)
+    """Of a change of a whole repository, how many places came out."""
+    effect: str = Field(default="", exclude_if=lambda effect: not effect)
+    """Digest of what it changed, the same for attempts that do the same; empty where that is nothing."""
     tokens: int | None = None
     cost_usd: float | None = None
     latency_s: float | None = None
@@ -118,5 +139,7 @@ class Attempt(BaseModel):
 
     @property
     def is_verified(self) -> bool:
-        """Whether the text that came out counts as the target."""
+        """Whether the text that came out counts as the target; of a repository, whether recall and precision are 0.9 or more."""
+        if self.places is not None:
+            return bool(self.reward) and is_of_use(self.places)
         return self.level.is_verified

@@ -1,4 +1,4 @@
-"""What an evaluation asks about: tasks, each with the class of its edit, and files of pairs that are read as such.
+"""What an evaluation asks about: tasks, each with the class of its edit, changes of repositories, and files of pairs.
 
 A file of pairs has one JSON object a line, plain or gzipped. A pair is an example of an edit, `unseen` another text that the
 same action must get right:
@@ -11,6 +11,7 @@ unpacked, and so is that of a line.
 """
 
 import gzip
+import textwrap
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -18,10 +19,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from graftline.agent.places import find_places
+from graftline.agent.single_places import SinglePlace, list_single_places
 from graftline.astgrep.binding import Language
+from graftline.codemod.change_places import language_of
 from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
+from graftline.rollouts.repository_task import RepositoryTask
 from graftline.rollouts.task import Task, invalid_reasons_by_tests
 from graftline.rollouts.task_selection import template_of
 from graftline.rollouts.task_tests import TaskTests
@@ -35,6 +40,10 @@ MOST_TEXT = 100_000
 _BATCH = 16
 """Cases whose tests run in one call."""
 _GZIP = b"\x1f\x8b"
+
+
+REPOSITORIES, PLACES = "repositories", "places"
+"""Classes of what is attempted of a change of a repository: all of it, or one place."""
 
 
 class HeldOutExample(BaseModel):
@@ -55,11 +64,20 @@ class Case(BaseModel):
     edit_class: str = Field(min_length=1)
     """What metrics are grouped by beside the language: a template, a class of edits, or a dataset."""
     unseen: HeldOutExample | None = None
+    repository: RepositoryTask | None = Field(default=None, exclude=True)
+    """The change of a repository that is attempted; the task then has the lines that a model is shown of it."""
+    place: SinglePlace | None = Field(default=None, exclude=True)
+    """The place of it that is attempted alone; None for all of it."""
 
     @property
     def id(self) -> str:
         """That of the task."""
         return self.task.id
+
+    @property
+    def is_of_places(self) -> bool:
+        """Whether places of a whole repository are counted, and not one text compared."""
+        return self.repository is not None and self.place is None
 
 
 def case_of(task: Task) -> Case:
@@ -87,7 +105,50 @@ def leave_out_invalid(
 
 def digest_of(cases: Sequence[Case]) -> str:
     """Return a digest that differs between any two lists of cases."""
-    return digest([case.model_dump(mode="json") for case in cases])
+    return digest([_describe(case) for case in cases])
+
+
+def _describe(case: Case) -> dict[str, object]:
+    # files of repositories are not stored with their cases
+    own = {} if case.repository is None else {"repository": case.repository.digest}
+    return {**case.model_dump(mode="json"), **own}
+
+
+def case_of_repository(task: RepositoryTask) -> Case:
+    """Return a change of a whole repository; models that write one rule are shown the place that its words lead to."""
+    texts = task.texts
+    languages = {path: language for path in texts if (language := language_of(path))}
+    blocks = find_places(task.instruction, texts, languages).blocks
+    code = textwrap.dedent(blocks[0].text) if blocks else ""
+    shown = _task_of(task, task.id, blocks[0].language if blocks else task.language, code, code)
+    return Case(task=shown, edit_class=REPOSITORIES, repository=task)
+
+
+def cases_of_places(task: RepositoryTask) -> list[Case]:
+    """Return single places of a change, in an order that depends on the change alone."""
+    return [
+        Case(
+            task=_task_of(
+                task,
+                f"{task.id}#{place.block.path}:{place.block.start + 1}",
+                place.block.language,
+                place.code,
+                place.target,
+            ),
+            edit_class=PLACES,
+            repository=task,
+            place=place,
+        )
+        for place in list_single_places(task.change)
+    ]
+
+
+def _task_of(task: RepositoryTask, id: str, language: Language, before: str, target: str) -> Task:
+    return Task(
+        id=id, dataset="repository_changes", language=language, instruction=task.instruction, before=before, target=target,
+        license=task.license, group=task.repo, origin=task.origin, instruction_source=task.instruction_source,
+        answerable=task.answerable, answerable_by=task.answerable_by,
+    )  # fmt: skip
 
 
 class _Text(BaseModel):

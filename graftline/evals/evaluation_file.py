@@ -1,7 +1,8 @@
 """A file of `configs/evaluations`: which tasks, which solvers, and how many attempts of each at each.
 
-The `kind` of a solver is `teacher` (asks no model), `actors` (a served model), or `trained` (a model of the training service,
-bare or with the adapter of a recipe). The same model with another `prompt` is another solver.
+The `kind` of a solver is `teacher` (asks no model), `actors` (a served model), `trained` (a model of the training service, bare or
+with the adapter of a recipe), `agent` (a served model that edits places, of which rules are made), and, at changes of repositories,
+`demonstrations` (rules of places that are shown) and `sed`. The same model with another `prompt` is another solver.
 """
 
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
+from graftline.agent.single_places import Shows
 from graftline.core.config import Config, load_yaml
-from graftline.evals.sources import TaskSource
+from graftline.evals.sources import RepositoriesSource, TaskSource
 from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -76,7 +78,48 @@ class TrainedEntry(_ModelEntry):
         return self
 
 
-Entry = Annotated[TeacherEntry | ActorsEntry | TrainedEntry, Field(discriminator="kind")]
+class AgentEntry(Config):
+    """A served model that edits places, of whose edits rules are made, as `graftline refactor` does; values unset are those of it."""
+
+    kind: Literal["agent"] = "agent"
+    fleet: str
+    """Of `configs/vllm_actors.yaml`; started as that of `actors`."""
+    adapter: str = ""
+    """As that of `actors`."""
+    demonstrations: int = Field(default=0, ge=0, le=20)
+    """Places of a change that are shown as examples."""
+    shows: Shows = "imports"
+    """Of a single place: its lines alone (`block`), the imports of its file as well, or an edit of the change elsewhere."""
+    answers: int | None = Field(default=None, ge=1, le=64)
+    """At each place that the model edits, of which most have to do the same; of a single place it is always one."""
+    places: int | None = Field(default=None, ge=1, le=20)
+    """That the model edits."""
+    questions: int | None = Field(default=None, ge=0, le=100)
+    """Yes or no, for each edit."""
+    tokens: int = Field(default=200_000, ge=1)
+    """Of an attempt, at most."""
+    seconds: float = Field(default=3_600.0, ge=1)
+    """That an attempt may wait for the model."""
+
+
+class DemonstrationsEntry(Config):
+    """Rules of so many places of the change, as people edited them, without a model; other places for a further attempt."""
+
+    kind: Literal["demonstrations"] = "demonstrations"
+    count: int = Field(default=1, ge=1, le=20)
+    seed: int = Field(default=0, ge=0)
+    """Which places."""
+
+
+class SedEntry(Config):
+    """Code that an instruction says is to go becomes the code that it says is to come, at word boundaries."""
+
+    kind: Literal["sed"] = "sed"
+
+
+Entry = Annotated[
+    TeacherEntry | ActorsEntry | TrainedEntry | AgentEntry | DemonstrationsEntry | SedEntry, Field(discriminator="kind")
+]
 
 
 class EvaluationFile(Config):
@@ -104,6 +147,17 @@ class EvaluationFile(Config):
             name = getattr(self, key)
             if name and name not in self.solvers:
                 raise ValueError(f"{key}: {name!r} is no solver; known: {', '.join(self.solvers)}")
+        kinds = {source.unit if isinstance(source, RepositoriesSource) else source.kind for source in self.tasks}
+        for name, entry in self.solvers.items():
+            other = next((kind for kind in sorted(kinds) if kind not in ("repositories", "places")), "")
+            if isinstance(entry, DemonstrationsEntry | SedEntry) and other:
+                raise ValueError(
+                    f"solvers.{name}: attempts changes of repositories alone, and not tasks of kind {other!r}"
+                )
+            if isinstance(entry, TeacherEntry) and "repositories" in kinds:
+                raise ValueError(
+                    f"solvers.{name}: a teacher attempts one text, and no whole repository; take kind 'demonstrations'"
+                )
         if self.candidate and self.candidate == self.deployed:
             raise ValueError(f"candidate: {self.candidate!r} is deployed; name the one that is to take its place")
         return self

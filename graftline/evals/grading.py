@@ -1,19 +1,26 @@
 """From replies to graded attempts, in worker processes or in this one. The same answer to the same task is graded once."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
+from graftline.agent.edits import digest_texts, replace_block
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines
+from graftline.codemod.change_places import Shown
+from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines, normalize_whitespace
 from graftline.core.errors import DataError, SandboxError
+from graftline.core.hashing import sha256_text
 from graftline.core.processes import WorkerDied, Workers
-from graftline.evals.attempt import Answered, Attempt, Attempted, Failed, Reply, Unaskable
+from graftline.core.text_diff import unified_diff
+from graftline.evals.attempt import Answered, Attempt, Attempted, Failed, Produced, Reply, Unaskable
 from graftline.evals.cases import Case, HeldOutExample
 from graftline.rollouts.answer_grading import grade_answer
-from graftline.rollouts.reward import RewardWeights
+from graftline.rollouts.repository_task import RepositoryTask, grade_texts, rewrite_all
+from graftline.rollouts.reward import BAD_FORMAT, RewardWeights
+from graftline.rollouts.teachers.answer import ParseError, parse_answer
 from graftline.rollouts.trajectory import TrajectoryStep
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
@@ -23,6 +30,8 @@ Grading = Callable[[str, Iterable[Reply]], Iterator[Attempt]]
 """Grades the replies of the solver of that name, in their order."""
 
 _TRIES = 2
+_MAX_DIFF = 20_000
+"""Characters of what is stored of the change of a repository."""
 _MOST_CACHED = 4096
 """Answers whose grade is kept, at most: those of one solver come task by task."""
 
@@ -70,7 +79,11 @@ class Grader:
             case Failed(error=error):
                 return {"reward": None, "cause": error}
             case Unaskable(cause=cause):
-                return {"reward": 0.0, "cause": cause, "right_on_unseen": None if case.unseen is None else False}
+                return _grade_nothing(reply, cause)
+            case Produced():
+                return self._grade_produced(reply)
+            case Answered(text=text) if case.is_of_places:
+                return {**self._grade_rule(reply), "text": text.encode("utf-8", "replace").decode()}
             case Answered(text=text):
                 # a model can answer half a surrogate pair, which cannot be stored
                 return {"text": text.encode("utf-8", "replace").decode(), **self._grade_once(reply)}
@@ -78,7 +91,7 @@ class Grader:
                 actions = [step.model_output.action for step in trajectory.path if step.model_output.action is not None]
                 is_failure = bool(trajectory.failure) and not trajectory.is_verified
                 return {
-                    **_facts(trajectory.steps),
+                    **_facts(case, trajectory.steps),
                     "actions": tuple(actions),
                     "reward": trajectory.reward.value,
                     "cause": trajectory.failure if is_failure else trajectory.reward.cause,
@@ -95,8 +108,13 @@ class Grader:
         graded = grade_answer(case.task, reply.text, reply.answer_format, self._sandbox, RewardWeights())
         level = Level.NONE if graded.step is None else graded.step.level
         actions = [] if graded.answer is None else [graded.answer.action]
+        facts = _facts(case, [] if graded.step is None else [graded.step])
+        after = facts["after"]
+        if case.place is not None and after is not None and after != case.task.before and not level.is_verified:
+            # lines that are no program of their own may be one in their file
+            level = case.place.grade(replace_block(case.place.before, case.place.block, after))
         grade = {
-            **_facts([] if graded.step is None else [graded.step]),
+            **facts,
             "reward": graded.reward.value,
             "cause": graded.reward.cause,
             "level": level,
@@ -107,6 +125,51 @@ class Grader:
                 self._cache.clear()
             self._cache[key] = grade
         return grade
+
+    def _grade_rule(self, reply: Answered) -> dict[str, Any]:
+        """Return what the rule of an answer is worth in a whole repository."""
+        repository = _repository_of(reply)
+        answer = parse_answer(reply.text, reply.answer_format)
+        if isinstance(answer, ParseError):
+            return _grade_nothing(reply, BAD_FORMAT)
+        texts = rewrite_all(repository, [answer.action], self._sandbox)
+        if isinstance(texts, Verdict):
+            return {"actions": (answer.action,), "reward": None, "cause": str(texts), "verdict": texts}
+        return {**self._grade_texts(repository, texts), "actions": (answer.action,)}
+
+    def _grade_produced(self, reply: Produced) -> dict[str, Any]:
+        place, repository = reply.question.case.place, _repository_of(reply)
+        if place is None:
+            return {**self._grade_texts(repository, reply.texts, reply.shown), "actions": reply.actions}
+        text = place.keep(reply.texts.get(place.block.path, place.before))
+        level = place.grade(text) if text != place.before else Level.NONE
+        after = textwrap.dedent(place.cut(text))
+        return {
+            "actions": reply.actions,
+            "after": after,
+            "reward": float(level.is_verified),
+            "cause": "verified" if level.is_verified else "no_progress",
+            "level": level,
+            "effect": _effect_of(place.code, after),
+        }
+
+    def _grade_texts(
+        self, repository: RepositoryTask, texts: Mapping[str, str], shown: Sequence[Shown] = ()
+    ) -> dict[str, Any]:
+        before = repository.change.texts(shown)
+        changes = {path: text for path, text in sorted(texts.items()) if text != before[path]}
+        grade = grade_texts(repository, {**before, **changes}, self._sandbox, shown)
+        value = grade.reward.value
+        level = Level.NONE if not value else Level.PARTIAL if value < 1 else Level.EXACT if grade.score else Level.TESTS
+        diff = "".join(line for path, text in changes.items() for line in unified_diff(before[path], text, path, path))
+        return {
+            "text": diff[:_MAX_DIFF],
+            "reward": value,
+            "cause": grade.reward.cause,
+            "level": level,
+            "places": grade.score,
+            "effect": digest_texts(changes) if changes else "",
+        }
 
     def _is_right_on_held_out(
         self, case: Case, level: Level, actions: Sequence[PatternAction | RuleAction]
@@ -165,13 +228,35 @@ def _open_grader(sandbox: SandboxConfig, tests: JailConfig | None) -> Callable[[
     return lambda item: grader.attempt(*item)
 
 
-def _facts(steps: Sequence[TrajectoryStep]) -> dict[str, Any]:
+def _grade_nothing(reply: Unaskable | Answered, cause: str) -> dict[str, Any]:
+    """Return what it is worth to have changed nothing."""
+    case = reply.question.case
+    own = {"places": case.repository.change.score({})} if case.repository is not None and case.is_of_places else {}
+    return {"reward": 0.0, "cause": cause, "right_on_unseen": None if case.unseen is None else False, **own}
+
+
+def _repository_of(reply: Reply) -> RepositoryTask:
+    repository = reply.question.case.repository
+    if repository is None:
+        raise ValueError(f"{reply.question.case.id}: is no change of a repository")
+    return repository
+
+
+def _effect_of(before: str, after: str | None) -> str:
+    """Return what tells apart what an attempt at one text does, white space left aside; empty where it does nothing."""
+    text = normalize_whitespace(after) if after is not None else ""
+    return "" if after is None or text == normalize_whitespace(before) else sha256_text(text)
+
+
+def _facts(case: Case, steps: Sequence[TrajectoryStep]) -> dict[str, Any]:
     """Return what the steps of an attempt say together: an over-application anywhere is one of the attempt."""
     changes = [step.false_positives for step in steps if step.false_positives is not None]
     outcome = steps[-1].sandbox_result if steps else None
+    after = outcome.after if outcome else None
     return {
         "actions": tuple(step.model_output.action for step in steps if step.model_output.action is not None),
-        "after": outcome.after if outcome else None,
+        "after": after,
+        "effect": _effect_of(case.task.before, after),
         "verdict": outcome.verdict if outcome else None,
         "over_application": any(changes) if changes else None,
     }

@@ -14,7 +14,9 @@ from itertools import takewhile
 from typing import Any, Literal, TypeVar, get_args
 
 from graftline.codemod.equality import Level
+from graftline.codemod.place_score import PlaceScore
 from graftline.evals.attempt import Attempt
+from graftline.evals.place_metrics import PlaceMetrics, summarize_places
 from graftline.harbor.coverage import interval_of
 
 ALL = "all"
@@ -27,6 +29,7 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 _T = TypeVar("_T", int, float)
 _MEDIAN, _P95 = 0.5, 0.95
+_AGREEMENT = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,48 @@ class Metrics:
     def as_dict(self) -> dict[str, Any]:
         """Return them as JSON has them."""
         return {**asdict(self), "pass_at": {str(k): value for k, value in self.pass_at.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Of one solver, what comes of several attempts at a task where one is chosen."""
+
+    solver: str
+    of: str
+    attempts: int
+    tasks: int
+    """With so many attempts that count."""
+    single: float | None
+    """pass@1."""
+    chosen: float | None
+    """Share of the tasks whose attempt is right that most others do the same as; without the target."""
+    best: float | None
+    """Share of the tasks of which some attempt is right; who chooses it knows the target."""
+    agreed: int
+    """Tasks of which at least three of four attempts do the same."""
+    agreed_right: int
+    places: Mapping[str, float] | None = None
+    """R@P90 of `single`, `chosen` and `best`, of changes of whole repositories."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMetrics:
+    """Of one solver at changes of whole repositories."""
+
+    solver: str
+    places: PlaceMetrics
+    tokens: float | None
+    """Of an attempt, the mean; None where one is not known."""
+    seconds: float | None
+    """From the question to the answer, the mean."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return them as JSON has them."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +156,79 @@ def summarize_by(attempts: Sequence[Attempt], key: Callable[[Attempt], str]) -> 
     """Return the metrics of every solver by the `key` of an attempt, in alphabetical order."""
     groups = sorted(_group(attempts, key).items())
     return [metrics for name, group in groups for metrics in summarize(group, name)]
+
+
+def summarize_changes(attempts: Sequence[Attempt]) -> list[ChangeMetrics]:
+    """Return the metrics of every solver over the changes of whole repositories; none where there are no such attempts."""
+    rows = []
+    for name, group in _by_solver([a for a in attempts if a.places is not None]).items():
+        latencies = [attempt.latency_s for attempt in group if attempt.latency_s is not None]
+        tokens = _total([attempt.tokens for attempt in group])
+        mean_tokens = None if tokens is None else tokens / len(group)
+        rows.append(ChangeMetrics(name, summarize_places(_scores_of_places(group)), mean_tokens, _mean(latencies)))
+    return rows
+
+
+def choose_by_agreement(attempts: Sequence[Attempt]) -> tuple[Attempt | None, int]:
+    """Return the first attempt that most others do the same as, and how many do; None where none changes anything."""
+    counts = Counter(attempt.effect for attempt in attempts if attempt.effect)
+    if not counts:
+        return None, 0
+    effect, votes = max(counts.items(), key=lambda item: item[1])
+    return next(attempt for attempt in attempts if attempt.effect == effect), votes
+
+
+def summarize_selections(attempts: Sequence[Attempt]) -> list[Selection]:
+    """Return by solver and class what is gained by choosing of several attempts; none of solvers that made one at each task."""
+    return [
+        selection
+        for solver, own in _by_solver(attempts).items()
+        for name, group in sorted(_group(own, lambda attempt: attempt.edit_class).items())
+        if (selection := _select(solver, name, group)) is not None
+    ]
+
+
+def _select(solver: str, name: str, attempts: Sequence[Attempt]) -> Selection | None:
+    number = max(attempt.attempt for attempt in attempts)
+    counting = _group([attempt for attempt in attempts if not attempt.is_infra], lambda attempt: attempt.task_id)
+    tasks = {id: group for id, group in counting.items() if len(group) == number}
+    if number == 1 or not tasks:
+        return None
+    chosen = {id: choose_by_agreement(group) for id, group in tasks.items()}
+    picks = {id: attempt or tasks[id][0] for id, (attempt, _) in chosen.items()}
+    best = {id: max(group, key=lambda a: (a.is_verified, a.reward or 0)) for id, group in tasks.items()}
+    agreed = [attempt for attempt, votes in chosen.values() if attempt and votes >= _AGREEMENT * number]
+    places = None
+    if any(attempt.places is not None for attempt in attempts):
+        sides = {
+            "single": [a for group in tasks.values() for a in group],
+            "chosen": picks.values(),
+            "best": best.values(),
+        }
+        places = {
+            side: summarize_places(_scores_of_places(members)).of_attempts["recall_at_p90"]
+            for side, members in sides.items()
+        }
+    return Selection(
+        solver=solver,
+        of=name,
+        attempts=number,
+        tasks=len(tasks),
+        single=_mean([float(attempt.is_verified) for group in tasks.values() for attempt in group]),
+        chosen=_mean([float(attempt.is_verified) for attempt in picks.values()]),
+        best=_mean([float(attempt.is_verified) for attempt in best.values()]),
+        agreed=len(agreed),
+        agreed_right=sum(attempt.is_verified for attempt in agreed),
+        places=places,
+    )
+
+
+def _scores_of_places(attempts: Iterable[Attempt]) -> dict[str, list[PlaceScore]]:
+    scores: dict[str, list[PlaceScore]] = defaultdict(list)
+    for attempt in attempts:
+        if attempt.places is not None:
+            scores[attempt.task_id].append(attempt.places)
+    return scores
 
 
 def compare(

@@ -27,9 +27,12 @@ from graftline.evals.metrics import (
     MEASURES,
     Comparison,
     Metrics,
+    Selection,
     compare,
     summarize,
     summarize_by,
+    summarize_changes,
+    summarize_selections,
 )
 
 _MOST_GROUPS = 60
@@ -64,6 +67,8 @@ def markdown_page(
         "pass@1 is the share of attempts that make the target, over-application the share of applied actions that change"
         " something else as well. Intervals are those of 95 %, by bootstrap over tasks. Attempts of which nothing is known,"
         " because a machine failed, are in none of the shares.\n",
+        _describe_changes(attempts),
+        _describe_selections(attempts),
         "## Who is better\n",
         comparisons(attempts),
         "## By language\n",
@@ -99,6 +104,61 @@ def overview(metrics: Sequence[Metrics]) -> str:
             for row in metrics
         ]
     )
+
+
+def _describe_changes(attempts: Sequence[Attempt]) -> str:
+    """Return the section on changes of whole repositories; empty where nobody attempted one."""
+    rows = [
+        {
+            "solver": row.solver,
+            "changes": row.places.tasks,
+            "R@P90": format_share(row.places.recall_at_p90),
+            "solved": format_share(row.places.solved),
+            "recall": format_share(row.places.recall),
+            "precision": format_share(row.places.precision),
+            "false in 1,000 files": f"{row.places.false_per_1000:g}",
+            "tokens a change": "not known" if row.tokens is None else f"{row.tokens:.0f}",
+            "seconds a change": "-" if row.seconds is None else f"{row.seconds:.1f}",
+        }
+        for row in summarize_changes(attempts)
+    ]
+    if not rows:
+        return ""
+    return (
+        f"## Whole repositories\n\n{plain_table(rows)}\n"
+        "A place is a region of lines; it counts if its text is that of the change. R@P90 is the recall of the places, counted as 0"
+        " where precision is below 0.9; solved is the share of changes with both of at least 0.9, and false what changes in files"
+        " that are to stay. Places that a solver was shown do not count.\n"
+    )
+
+
+def _describe_selections(attempts: Sequence[Attempt]) -> str:
+    """Return the section on choosing of several attempts; empty where there is one of each."""
+    rows = [
+        {
+            "solver": row.solver,
+            "of": row.of,
+            "tasks": row.tasks,
+            "attempts at each": row.attempts,
+            "one attempt": _share_of(row.single, row, "single"),
+            "chosen by agreement": _share_of(row.chosen, row, "chosen"),
+            "chosen by the target": _share_of(row.best, row, "best"),
+            "three of four agree": row.agreed,
+            "right of those": row.agreed_right,
+        }
+        for row in summarize_selections(attempts)
+    ]
+    if not rows:
+        return ""
+    return (
+        f"## The best of several attempts\n\n{plain_table(rows)}\n"
+        "Shares of tasks that are solved, and of changes of repositories R@P90 in brackets. By agreement, the attempt is taken that most"
+        " others do the same as, which needs no target; by the target, the best one.\n"
+    )
+
+
+def _share_of(share: float | None, row: Selection, side: str) -> str:
+    return format_share(share) + (f" ({format_share(row.places[side])})" if row.places else "")
 
 
 def by_group(metrics: Sequence[Metrics]) -> str:
@@ -245,7 +305,7 @@ def outcome_of(attempt: Attempt) -> str:
         return "nothing known"
     if attempt.is_verified:
         return "solved"
-    if not attempt.actions:
+    if not attempt.actions and attempt.after is None and attempt.places is None:
         return "not readable"
     return "over-applied" if attempt.over_application else "not solved"
 

@@ -25,8 +25,9 @@ from graftline.rollouts.teachers.openai import chat_request
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
 
-TOO_LONG, UNREADABLE = "too_long", "unreadable"
-"""Causes of questions that cannot be asked: the text does not fit into the context of the model, or is none."""
+TOO_LONG, UNREADABLE, NO_PLACE = "too_long", "unreadable", "no_place"
+"""Causes of questions that cannot be asked: the text does not fit into the context of the model, or is none, or no line of a
+repository has a word of the instruction."""
 
 
 class Solver(Protocol):
@@ -113,8 +114,8 @@ class ChatSolver:
             threads.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, question: Question) -> Reply:
-        if not is_text(question.case):
-            return Unaskable(question, UNREADABLE)
+        if cause := why_unaskable(question.case):
+            return Unaskable(question, cause)
         request = self._request(question)
         if count_chat_tokens(request.messages) > self._question_tokens:
             return Unaskable(question, TOO_LONG)
@@ -159,10 +160,12 @@ class TeacherSolver:
             yield Attempted(question, trajectory, Cost(0, 0.0, round(time.monotonic() - began, 4)))
 
 
-def is_text(case: Case) -> bool:
-    """Return whether a task can be sent: half a surrogate pair is no text."""
+def why_unaskable(case: Case) -> str:
+    """Return why a task cannot be sent: half a surrogate pair is no text, and without a place nothing is shown; else empty."""
+    if case.is_of_places and not case.task.before:
+        return NO_PLACE
     try:
         f"{case.task.instruction}{case.task.before}{case.task.target}".encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return UNREADABLE
+    return ""

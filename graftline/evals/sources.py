@@ -1,4 +1,4 @@
-"""Where the tasks of an evaluation come from: a split, instances of template families, a file of pairs, or a benchmark with tests.
+"""Where the tasks of an evaluation come from: a split, template families, a file of pairs, a benchmark with tests, repositories.
 
 The same tasks are taken every time: texts in an order that says nothing of them, groups in turns. Synthetic tasks, whose right
 action is known, get a held-out example, which is what that action makes of other code: an action that repeats its example
@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
+from graftline.agent.single_places import take_turns
 from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.core.config import Config
@@ -29,7 +30,8 @@ from graftline.datasets.synthetic.excerpts import split_into_excerpts
 from graftline.datasets.synthetic.families import OF_FAMILY, is_held_out
 from graftline.datasets.synthetic.short_texts import collect_vocabulary, fill_pattern, parse_clean
 from graftline.evals.canitedit import Detail, read_problems
-from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
+from graftline.evals.cases import Case, HeldOutExample, case_of, case_of_repository, cases_of_places, read_pairs
+from graftline.rollouts.repository_task import load_repository_tasks
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.task import Instructions, Task, describe_left_out, select_for_agents, validate_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
@@ -123,7 +125,42 @@ class BenchmarkSource(Config):
     """Tasks, details in turns."""
 
 
-TaskSource = Annotated[SplitSource | FamiliesSource | PairsSource | BenchmarkSource, Field(discriminator="kind")]
+class RepositoriesSource(Config):
+    """Changes of whole repositories, all of each or single places of it."""
+
+    kind: Literal["repositories"] = "repositories"
+    split: Split = "test"
+    """Of `data/repository_changes`."""
+    path: str = ""
+    """A file of changes, from the root, in place of the split; with tests, where it has some."""
+    unit: Literal["repositories", "places"] = "repositories"
+    """What is attempted: all places of a change, or one place after the other, whose lines are shown."""
+    places: int = Field(default=2, ge=1, le=6)
+    """Of a change, at most, where they are attempted alone."""
+    languages: tuple[Language, ...] = ()
+    """Of changes; empty: all."""
+    instructions: Instructions = "answerable"
+    """As of a split."""
+    most: int = Field(default=100, ge=1, le=10_000)
+    """Changes or places, languages in turns."""
+
+    @model_validator(mode="after")
+    def _is_below_the_root(self) -> Self:
+        if self.path:
+            try:
+                portable(self.path)
+            except DataError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    def file(self, paths: Paths) -> Path:
+        """Return the file of the changes."""
+        return paths.root / self.path if self.path else paths.repository_changes / f"{self.split}.jsonl"
+
+
+TaskSource = Annotated[
+    SplitSource | FamiliesSource | PairsSource | BenchmarkSource | RepositoriesSource, Field(discriminator="kind")
+]
 
 
 def load_cases(
@@ -154,6 +191,8 @@ def load_cases(
             record = load_record(folder)
             license = record.license if isinstance(record, DatasetRecord) else "NOASSERTION"
             cases = _select(read_problems(folder, source.dataset, license, source.details), source.most)
+        case RepositoriesSource():
+            cases = _load_repositories(source, paths, left_out)
         case _:
             assert_never(source)
     if not cases:
@@ -164,9 +203,11 @@ def load_cases(
 
 
 def source_artifacts(source: TaskSource, paths: Paths, attempt_folders: AttemptFolders) -> dict[str, Path]:
-    """Return the artifacts that the tasks of a source are made from, by stage and partition; a file of pairs has none."""
+    """Return the artifacts that the tasks of a source are made from, by stage and partition; a file of one's own has none."""
     if isinstance(source, PairsSource):
         return {}
+    if isinstance(source, RepositoriesSource):
+        return {} if source.path else {"repository_changes.all": paths.repository_changes}
     if isinstance(source, BenchmarkSource):
         return {f"raw.{source.dataset}": paths.raw(source.dataset)}
     stage, name = ("tasks", "tasks") if isinstance(source, SplitSource) else ("splits", "processed")
@@ -199,6 +240,19 @@ def _load_split(
             and (solved is None or task.id in solved)
         ]
     return _select(map(case_of, select_for_agents(tasks, source.instructions, left_out)), source.most)
+
+
+def _load_repositories(source: RepositoriesSource, paths: Paths, left_out: Counter[str]) -> list[Case]:
+    tasks = [
+        task
+        for task in load_repository_tasks(source.file(paths))
+        if (not source.languages or task.language in source.languages)
+    ]
+    chosen = sorted(select_for_agents(tasks, source.instructions, left_out), key=lambda task: sha256_text(task.id))
+    if source.unit == "repositories":
+        return _select(map(case_of_repository, chosen[: source.most]), source.most)
+    # one place of each change before the second of one
+    return take_turns([cases_of_places(task) for task in chosen], source.places)[: source.most]
 
 
 def _make_synthetic(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import digest
 from graftline.evals.attempt import Answered, Cost, Failed, Question, Replies, Reply, Unaskable
-from graftline.evals.solvers import TOO_LONG, UNREADABLE, Sampling, is_text
+from graftline.evals.solvers import TOO_LONG, Sampling, why_unaskable
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.training.answers import AnswerSampling, Questions
@@ -73,8 +73,8 @@ class SampledSolver:
 
     def _send(self, attempts: list[Question]) -> _Request | list[Reply]:
         case, sampling = attempts[0].case, self._sampling
-        if not is_text(case):
-            return [Unaskable(attempt, UNREADABLE) for attempt in attempts]
+        if cause := why_unaskable(case):
+            return [Unaskable(attempt, cause) for attempt in attempts]
         try:
             tokens = self._questions.tokens(first_question(case.task, self._prompt))
         except DataError as error:

@@ -4,12 +4,24 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, assert_never
 
+from graftline.agent.model import AgentModel, Limits
+from graftline.agent.refactor import Settings
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest, sha256_file
-from graftline.evals.evaluation_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
+from graftline.evals.change_solvers import AgentSolver, DemonstrationSolver, WordsSolver
+from graftline.evals.evaluation_file import (
+    ActorsEntry,
+    AgentEntry,
+    DemonstrationsEntry,
+    Entry,
+    SedEntry,
+    TeacherEntry,
+    TrainedEntry,
+)
 from graftline.evals.solvers import ChatSolver, Sampling, Solver, TeacherSolver
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, dialect_settings, load_fleet
@@ -65,14 +77,18 @@ class Solvers:
         """Return what the attempts of a solver depend on, beside the tasks."""
         config_of_entry = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
         match entry:
-            case TeacherEntry():
+            case TeacherEntry() | DemonstrationsEntry() | SedEntry():
                 return config_of_entry
-            case ActorsEntry():
+            case ActorsEntry() | AgentEntry():
                 fleet = load_fleet(self._paths.configs, entry.fleet)
                 by_fleet = fleet.model_dump(
                     mode="json", include={"engine", "model", "quantization", "context_tokens", "takes_seed"}
                 )
-                by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest(), **dialect_settings(fleet)}
+                by = dialect_settings(fleet)
+                if isinstance(entry, ActorsEntry):
+                    by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest(), **by}
+                else:
+                    by = {**asdict(settings_of(entry)), **by}
                 if own := _own_adapter(fleet, entry.adapter):
                     by["adapter_digest"] = _folder_digest(self._paths.root / own)
                 return {**config_of_entry, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
@@ -105,6 +121,16 @@ class Solvers:
             case ActorsEntry():
                 with self._chat(entry, attempts) as solver:
                     yield solver
+            case AgentEntry():
+                with self._model(entry) as (model, context, _):
+                    limits = Limits(entry.tokens, entry.seconds)
+                    agent = AgentModel(model, context, limits=limits, adapter=entry.adapter, name=entry.fleet)
+                    settings, shown = settings_of(entry), entry.demonstrations
+                    yield AgentSolver(agent, self._lineage.ports.sandbox, settings, shown, entry.shows)
+            case DemonstrationsEntry():
+                yield DemonstrationSolver(self._lineage.ports.sandbox, entry.count, entry.seed)
+            case SedEntry():
+                yield WordsSolver()
             case TrainedEntry():
                 yield self._open_sampled(name, entry, attempts)
             case _:
@@ -113,6 +139,13 @@ class Solvers:
     @contextmanager
     def _chat(self, entry: ActorsEntry, attempts: int) -> Iterator[Solver]:
         prompt, sampling = self._asking(entry, attempts, entry.prompt or _OF_ACTORS, None)
+        with self._model(entry) as (model, context, slots):
+            at_once = entry.at_once or slots
+            yield ChatSolver(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
+
+    @contextmanager
+    def _model(self, entry: ActorsEntry | AgentEntry) -> Iterator[tuple[BlockingChatModel, int, int]]:
+        """Give the model of a fleet, the tokens of question and answer that it takes, and how many questions it takes at once."""
         fleet = self._fleet(entry)
         config, secrets = self._lineage.manifest.chat_model, self._lineage.ports.secrets
         if isinstance(config, MemoryChatModelConfig):
@@ -125,8 +158,7 @@ class Solvers:
             self._start(entry.fleet, fleet)
             model = BlockingChatModel(ActorPool(fleet, key, config.pool))
         with model:
-            at_once = entry.at_once or slots
-            yield ChatSolver(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
+            yield model, context, slots
 
     def _start(self, name: str, fleet: Fleet) -> None:
         """Start the actors of a fleet that are on this machine, unless it runs; those that are of other adapters stop.
@@ -150,7 +182,7 @@ class Solvers:
         up(self._paths, name, fleet, weights, os.environ, secrets)
         self._fleets[name] = fleet.adapters, running
 
-    def _fleet(self, entry: ActorsEntry) -> Fleet:
+    def _fleet(self, entry: ActorsEntry | AgentEntry) -> Fleet:
         """Return the fleet of an entry, with the adapter it names."""
         fleet = load_fleet(self._paths.configs, entry.fleet)
         adapter = self._adapter(entry)
@@ -220,10 +252,10 @@ class Solvers:
         match entry:
             case TrainedEntry(recipe=recipe):
                 return "" if entry.is_bare or entry.run else recipe
-            case ActorsEntry(adapter=adapter):
+            case ActorsEntry(adapter=adapter) | AgentEntry(adapter=adapter):
                 fleet = load_fleet(self._paths.configs, entry.fleet)
                 return "" if _own_adapter(fleet, adapter) else adapter
-            case TeacherEntry():
+            case TeacherEntry() | DemonstrationsEntry() | SedEntry():
                 return ""
             case _:
                 assert_never(entry)
@@ -231,6 +263,12 @@ class Solvers:
     @property
     def _port(self) -> TrainingClientConfig:
         return self._lineage.manifest.training_client
+
+
+def settings_of(entry: AgentEntry) -> Settings:
+    """Return how the agent is set; what the entry leaves open is as in `graftline refactor`."""
+    named = {"attempts": entry.answers, "places": entry.places, "questions": entry.questions}
+    return Settings(**{name: value for name, value in named.items() if value is not None})
 
 
 def _prompt_of(entry: TrainedEntry, config: TinkerTrainingConfig) -> str:

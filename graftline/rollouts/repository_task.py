@@ -14,8 +14,9 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.codemod.change_places import Change, Shown
 from graftline.codemod.hunks import split_into_hunks
-from graftline.codemod.place_score import PlaceScore, score_places, total_reward
+from graftline.codemod.place_score import PlaceScore, total_reward
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.core.jsonl import read_lines
@@ -99,11 +100,11 @@ class RepositoryTask(RepositoryChange):
             answerable_by=self.answerable_by,
         )
 
-    def score_places(self, produced: Mapping[str, str]) -> PlaceScore | None:
-        """Return how many places of the change are in the texts of `produced`; None where there is no gold."""
-        changed = {file.path: (file.before, file.after) for file in self.files}
-        untouched = {file.path: file.text for file in self.untouched}
-        return score_places(changed, untouched, produced) if changed else None
+    @cached_property
+    def change(self) -> Change:
+        """What the files become, and the places of that which can be shown."""
+        files = [(file.path, file.before, file.after) for file in self.files]
+        return Change(files, {file.path: file.text for file in self.untouched}, self.commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class RepositoryGrade:
     """Without a value where the sandbox, or the machine, gave no verdict."""
     parts: Mapping[str, float]
     """As `total_reward`; empty without a value."""
+    score: PlaceScore | None = None
+    """Of the places; None where there is no gold, or nothing is known."""
 
 
 def load_repository_tasks(path: Path) -> list[RepositoryTask]:
@@ -164,8 +167,12 @@ def rewrite_all(
     return {path: text for path, text in texts.items() if text != before[path]}
 
 
-def grade_texts(task: RepositoryTask, produced: Mapping[str, str], sandbox: Sandbox) -> RepositoryGrade:
+def grade_texts(
+    task: RepositoryTask, produced: Mapping[str, str], sandbox: Sandbox, shown: Sequence[Shown] = ()
+) -> RepositoryGrade:
     """Return what the texts of `produced` are worth; tests run in the jail of the sandbox.
+
+    Places of the change that were `shown` to whoever made the texts do not count.
 
     Raises:
         SandboxError: the task has tests, and the sandbox has no jail, or it failed.
@@ -181,8 +188,9 @@ def grade_texts(task: RepositoryTask, produced: Mapping[str, str], sandbox: Sand
         if verdict.passes is None:
             return RepositoryGrade(Reward(value=None, cause=verdict.cause), {})
         passes = verdict.passes
-    parts = total_reward(task.score_places(produced), passes)
-    return RepositoryGrade(Reward(value=parts["reward"], cause="places" if task.files else "tests"), parts)
+    score = task.change.score(produced, shown) if task.files else None
+    parts = total_reward(score, passes)
+    return RepositoryGrade(Reward(value=parts["reward"], cause="places" if task.files else "tests"), parts, score)
 
 
 def grade_actions(

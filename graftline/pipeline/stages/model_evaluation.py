@@ -24,9 +24,9 @@ from graftline.core.record import load_verified
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case, leave_out_invalid
 from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
-from graftline.evals.metrics import compare, summarize, summarize_by
+from graftline.evals.metrics import compare, summarize, summarize_by, summarize_changes, summarize_selections
 from graftline.evals.report import browser_page, count_reasons, markdown_page
-from graftline.evals.sources import BenchmarkSource, PairsSource, load_cases, source_artifacts
+from graftline.evals.sources import BenchmarkSource, PairsSource, RepositoriesSource, load_cases, source_artifacts
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import config_names, find_config, rewriter, stage_code
 from graftline.rollouts.task import describe_left_out
@@ -172,16 +172,16 @@ def _task_inputs(lineage: Lineage, file: EvaluationFile) -> dict[str, str]:
             _check_is_fetched(lineage, source.dataset)
         for key, folder in source_artifacts(source, lineage.paths, lineage.teacher_folders).items():
             inputs[key] = lineage.read_input(folder, key.partition(".")[0]).identity
-        if isinstance(source, PairsSource):
+        if isinstance(source, PairsSource | RepositoriesSource) and source.path:
             path = lineage.paths.root / source.path
             if not path.is_file():
                 raise ConfigError(f"tasks.path: {source.path!r} is no file below {lineage.paths.root}; put it there")
-            inputs[f"pairs.{source.path}"] = sha256_file(path)
+            inputs[f"{'pairs' if isinstance(source, PairsSource) else 'changes'}.{source.path}"] = sha256_file(path)
     return inputs
 
 
 def _has_tests(file: EvaluationFile) -> bool:
-    return any(isinstance(source, BenchmarkSource) for source in file.tasks)
+    return any(isinstance(source, BenchmarkSource | RepositoriesSource) for source in file.tasks)
 
 
 def _check_is_fetched(lineage: Lineage, name: str) -> None:
@@ -223,5 +223,7 @@ def _summary(file: EvaluationFile, attempts: Sequence[Attempt]) -> dict[str, Any
         "figures": [metrics.as_dict() for metrics in summarize(attempts)],
         "by_language": [metrics.as_dict() for metrics in summarize_by(attempts, lambda attempt: attempt.language)],
         "by_class": [metrics.as_dict() for metrics in summarize_by(attempts, lambda attempt: attempt.edit_class)],
+        "changes": [metrics.as_dict() for metrics in summarize_changes(attempts)],
+        "selections": [selection.as_dict() for selection in summarize_selections(attempts)],
         "comparisons": [compare(attempts, first, second).as_dict() for first, second in pairs],
     }

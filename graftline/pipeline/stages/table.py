@@ -87,7 +87,14 @@ STAGES: Mapping[str, Stage] = {
 }  # fmt: skip
 CODE_OF_EVALUATIONS: Mapping[str, tuple[str, ...]] = {
     # pages can be written again without asking anybody
-    "contest": ("graftline.evals.evaluation", "graftline.evals.grading", "graftline.evals.sources", *_SANDBOX, *_FILES),
+    "contest": (
+        "graftline.evals.evaluation",
+        "graftline.evals.grading",
+        "graftline.evals.sources",
+        "graftline.evals.change_solvers",
+        *_SANDBOX,
+        *_FILES,
+    ),
     # the code of our own environment is that of this package
     "evaluation of our tasks": (*STAGES["evaluation"].code, "graftline.harbor.environments.run_rollout"),
 }
