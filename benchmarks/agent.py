@@ -25,7 +25,6 @@ A fleet has to be up. Answers of the model are kept in `--answers`, so that a ru
 import argparse
 import json
 import os
-import re
 import sys
 import textwrap
 import time
@@ -37,21 +36,21 @@ from typing import Any
 
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
-from benchmarks.migration_arms import MAX_QUESTIONS, ParsedSandbox, before_of, run_generalize, time_limit
+from benchmarks.migration_arms import MAX_QUESTIONS, ParsedSandbox, run_generalize, time_limit
 from benchmarks.migration_measure import Commit, counts_of, read_commits
 from benchmarks.migrations import DATA, HELD_OUT, summarize
-from graftline.agent.edits import PlaceEdit, describe_context, edit_place, replace_block
+from graftline.agent.edits import PlaceEdit, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
-from graftline.agent.places import MAX_BLOCK_LINES, Block, find_places, read_terms
-from graftline.agent.refactor import Settings, refactor_files
+from graftline.agent.refactor import Settings
+from graftline.agent.single_places import Shows, SinglePlace, list_single_places, take_turns
 from graftline.astgrep.action import Action
 from graftline.codemod.change_places import Shown, language_of
-from graftline.codemod.equality import compare_texts, normalize_whitespace
-from graftline.codemod.source_files import SourceFile
-from graftline.core.errors import BoundaryError, DataError
+from graftline.codemod.equality import normalize_whitespace
+from graftline.core.errors import BoundaryError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
-from graftline.core.text_diff import summarize_change
+from graftline.evals.cases import find_shown_block
+from graftline.evals.change_solvers import describe_single_place, propose_change, replace_words, texts_of
 from graftline.llm.questions import seed_of
 from graftline.rollouts.state.state import State
 from graftline.rollouts.teachers.answer import ParseError, parse_answer
@@ -60,7 +59,6 @@ from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.base import ensure_decided
 
 ANSWERS = CHECKOUT / "data" / "benchmarks" / "agent"
-_FOLDER = Path("/repository")
 _CPU_S = 240
 
 
@@ -76,20 +74,9 @@ def run_agent(
     commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts that the agent changes; `shown` leads where there is one."""
-    texts = commit.texts(shown)
-    files = {
-        path: SourceFile(_FOLDER / path, lang, text) for path, text in texts.items() if (lang := language_of(path))
-    }
-    examples = []
-    for place in shown:
-        language = language_of(place.path)
-        assert language is not None
-        sides = (before_of(commit, place), place.text)
-        before, after = (SourceFile(Path(place.path), language, side) for side in sides)
-        examples.append((before, after))
     settings = Settings(attempts=options.attempts, questions=MAX_QUESTIONS)
-    proposal = refactor_files(commit.subject, files, _FOLDER, ParsedSandbox(), model, examples, settings=settings)
-    return texts | {file.file.path.relative_to(_FOLDER).as_posix(): file.text for file in proposal.files}
+    proposal = propose_change(commit, commit.subject, shown, model, ParsedSandbox(), settings)
+    return commit.texts(shown) | texts_of(proposal)
 
 
 def write_rule(instruction: str, code: str, language: Any, model: AgentModel) -> Action | None:
@@ -117,24 +104,21 @@ def run_rule(
     commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts that the rule which the model writes for the likeliest place changes."""
-    texts = commit.texts(())
-    languages = {path: language for path in texts if (language := language_of(path))}
-    blocks = find_places(commit.subject, texts, languages).blocks
-    action = write_rule(commit.subject, textwrap.dedent(blocks[0].text), blocks[0].language, model) if blocks else None
-    return texts if action is None else texts | apply_action(action, texts, blocks[0].language, ParsedSandbox())
+    texts = commit.texts()
+    block = find_shown_block(commit.subject, texts)
+    action = write_rule(commit.subject, textwrap.dedent(block.text), block.language, model) if block else None
+    return (
+        texts
+        if action is None or block is None
+        else texts | apply_action(action, texts, block.language, ParsedSandbox())
+    )
 
 
 def run_sed(
     commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts in which the words of the subject that go are those that come."""
-    texts, terms = commit.texts(()), read_terms(commit.subject)
-    old = [term.text for term in terms if term.role == "old" and term.is_code and not term.is_qualifier]
-    new = [term.text for term in terms if term.role == "new" and not term.is_qualifier]
-    for before, after in zip(old, new, strict=False):
-        for path, text in texts.items():
-            texts[path] = re.sub(rf"(?<![\w$]){re.escape(before)}(?![\w$])", lambda _, word=after: word, text)  # type: ignore[misc]
-    return texts
+    return replace_words(commit.subject, commit.texts())
 
 
 def run_gold(
@@ -176,74 +160,41 @@ def measure_repository(commit: Commit, arm: str, model: AgentModel, options: arg
     }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class SinglePlace:
-    """A place of a commit."""
-
-    commit: Commit
-    shown: Shown
-    block: Block
-    text: str
-    """Of the file before."""
-    example: str
-    """Another edit of the commit."""
-
-
-def draw_places(commits: Sequence[Commit], count: int) -> list[SinglePlace]:
+def draw_places(commits: Sequence[Commit], count: int) -> list[tuple[Commit, SinglePlace]]:
     """Return at most `count` places, of as many commits as there are, in an order that depends on the commits alone."""
-    rounds: list[list[SinglePlace]] = [[], []]
-    for commit in commits:
-        places = commit.show(0, 6)
-        own = []
-        for place in places:
-            text, language = before_of(commit, place), language_of(place.path)
-            if place.end - place.start > MAX_BLOCK_LINES or language is None:
-                continue
-            lines = text.split("\n")[place.start : place.end]
-            others = [other for other in places if other is not place]
-            example = summarize_change(others[0].hunk.before, others[0].hunk.after)[:800] if others else ""
-            block = Block(place.path, language, place.start, place.end, "\n".join(lines) + "\n")
-            own.append(SinglePlace(commit, place, block, text, example))
-        for members, single in zip(rounds, own, strict=False):
-            members.append(single)
-    return [*rounds[0], *rounds[1]][:count]
+    return take_turns([[(commit, place) for place in list_single_places(commit)] for commit in commits], 2)[:count]
 
 
-def is_right(place: SinglePlace, text: str) -> bool:
-    """Return whether a text of the file is that of the commit at this place."""
-    if normalize_whitespace(text) == normalize_whitespace(place.shown.text):
-        return True
-    try:
-        return compare_texts(text, place.shown.text, place.block.language).is_verified
-    except DataError:
-        return False
-
-
-def measure_place(place: SinglePlace, arm: str, model: AgentModel, options: argparse.Namespace) -> dict[str, Any]:
+def measure_place(
+    item: tuple[Commit, SinglePlace], arm: str, model: AgentModel, options: argparse.Namespace
+) -> dict[str, Any]:
     """Return what became of one place."""
+    commit, place = item
     began, tokens = time.monotonic(), model.spent.tokens
-    row: dict[str, Any] = {"commit": place.commit.id, "arm": arm, "lines": place.block.end - place.block.start}
+    row: dict[str, Any] = {"commit": commit.id, "arm": arm, "lines": place.block.end - place.block.start}
     if arm == "write-rule":
-        code = textwrap.dedent(place.block.text)
-        action = write_rule(place.commit.subject, code, place.block.language, model)
-        after = code
+        action = write_rule(commit.subject, place.code, place.block.language, model)
+        after = place.code
         if action is not None:
-            result = ensure_decided(*ParsedSandbox().apply_many(code, place.block.language, [action]))
-            after = result.after if result.after is not None else code
-        row["right"] = after != code and is_right(place, replace_block(place.text, place.block, after))
-        row["outcome"] = "no rule" if action is None else "unchanged" if after == code else "edited"
+            result = ensure_decided(*ParsedSandbox().apply_many(after, place.block.language, [action]))
+            after = result.after if result.after is not None else after
+        is_edited = after != place.code
+        row["right"] = is_edited and is_right(place, replace_block(place.before, place.block, after))
+        row["outcome"] = "no rule" if action is None else "edited" if is_edited else "unchanged"
     else:
-        context = describe_context(place.text, place.block, State()) if arm == "edit-imports" else ""
-        if arm == "edit-example":
-            context = f"An edit of this kind:\n{place.example}\n\n" if place.example else ""
         edit: PlaceEdit = edit_place(
-            place.commit.subject, place.block, place.text, model, options.attempts, 0,
-            lambda text: sha256_text(normalize_whitespace(text)), context,
+            commit.subject, place.block, place.before, model, options.attempts, 0,
+            lambda text: sha256_text(normalize_whitespace(text)), describe_single_place(place, PLACE_ARMS[arm]),
         )  # fmt: skip
         first = edit.attempts[0]
         row |= {"right": not first.fault and is_right(place, first.text), "outcome": first.fault or "edited"}
         row |= {"votes": edit.votes, "attempts": len(edit.attempts), "agreed_right": is_right(place, edit.after)}
     return {**row, "tokens": model.spent.tokens - tokens, "wall_s": round(time.monotonic() - began, 1)}
+
+
+def is_right(place: SinglePlace, text: str) -> bool:
+    """Return whether a text of the file is that of the commit at this place."""
+    return place.grade(text).is_verified
 
 
 def summarize_places(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -256,7 +207,13 @@ def summarize_places(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return figures | {"tokens": sum(row["tokens"] for row in rows), "wall_s": round(sum(row["wall_s"] for row in rows))}
 
 
-PLACE_ARMS = ("edit", "edit-imports", "edit-example", "write-rule")
+PLACE_ARMS: Mapping[str, Shows] = {
+    "edit": "block",
+    "edit-imports": "imports",
+    "edit-example": "example",
+    "write-rule": "block",
+}
+"""What is shown of a place."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -23,12 +23,13 @@ from graftline.astgrep.binding import Language, is_safe
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
 from graftline.codemod.change_places import Shown, language_of
 from graftline.codemod.learn import learn_rules
-from graftline.codemod.migration.generalize import Ask, Question, generalize
+from graftline.codemod.migration.generalize import Ask, Question
 from graftline.codemod.migration.units import Demonstration
 from graftline.codemod.source_files import SourceFile, rewrite_files
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
+from graftline.evals.change_solvers import follow_shown
 from graftline.sandbox.base import Isolation, Match, Sandbox, SandboxResult, Verdict, replace_matches
 
 SECONDS = 60
@@ -157,19 +158,16 @@ def run_generalize(
     commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, by: Literal["nobody", "commit", "model"]
 ) -> Produced:
     """Return the texts that the rules of `generalize` change, where questions are answered so."""
-    texts = commit.texts(shown)
-    demonstrations = [Demonstration(place.path, before_of(commit, place), place.text) for place in shown]
 
     def answer(question: Question) -> bool:
         # the text of the question: rules taken before it may have changed the file
         return commit.agrees(question.path, question.start, question.end, question.replacement, question.text)
 
-    files = {path: text for path, text in texts.items() if language_of(path) is not None}
     ask: Ask | None = answer if by == "commit" else None
     if by == "model":
+        demonstrations = [Demonstration(place.path, before_of(commit, place), place.text) for place in shown]
         ask = answer_with_model(commit.subject, served_model(), list_examples(demonstrations))
-    proposal = generalize(demonstrations, files, sandbox, ask, instruction=commit.subject, max_questions=MAX_QUESTIONS)
-    return texts | proposal.texts
+    return follow_shown(commit, commit.subject, shown, sandbox, ask=ask, max_questions=MAX_QUESTIONS)
 
 
 def before_of(commit: Commit, place: Shown) -> str:

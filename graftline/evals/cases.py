@@ -13,13 +13,13 @@ unpacked, and so is that of a line.
 import gzip
 import textwrap
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.agent.places import find_places
+from graftline.agent.places import Block, find_places
 from graftline.agent.single_places import SinglePlace, list_single_places
 from graftline.astgrep.binding import Language
 from graftline.codemod.change_places import language_of
@@ -116,12 +116,16 @@ def _describe(case: Case) -> dict[str, object]:
 
 def case_of_repository(task: RepositoryTask) -> Case:
     """Return a change of a whole repository; models that write one rule are shown the place that its words lead to."""
-    texts = task.texts
-    languages = {path: language for path in texts if (language := language_of(path))}
-    blocks = find_places(task.instruction, texts, languages).blocks
-    code = textwrap.dedent(blocks[0].text) if blocks else ""
-    shown = _task_of(task, task.id, blocks[0].language if blocks else task.language, code, code)
+    block = find_shown_block(task.instruction, task.texts)
+    code = textwrap.dedent(block.text) if block else ""
+    shown = _task_of(task, task.id, block.language if block else task.language, code, code)
     return Case(task=shown, edit_class=REPOSITORIES, repository=task)
+
+
+def find_shown_block(instruction: str, texts: Mapping[str, str]) -> Block | None:
+    """Return the lines that models which write one rule are shown: those that the instruction is likeliest to be about."""
+    languages = {path: language for path in texts if (language := language_of(path))}
+    return next(iter(find_places(instruction, texts, languages).blocks), None)
 
 
 def cases_of_places(task: RepositoryTask) -> list[Case]:
