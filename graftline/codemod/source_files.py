@@ -180,6 +180,11 @@ def source_of(content: bytes, path: Path, language: Language) -> SourceFile:
     return SourceFile(path, language, text, has_mark)
 
 
+def partial_path(path: Path, process: str) -> Path:
+    """Return where a process writes what is to become the file `path`."""
+    return path.with_name(f".{path.name[:200]}.partial-{process}")
+
+
 def replace_file(path: Path, content: bytes, expected: bytes | None = None) -> None:
     """Write `content` to `path` at once: whoever reads sees the old file or the new one, after a crash too.
 
@@ -193,7 +198,7 @@ def replace_file(path: Path, content: bytes, expected: bytes | None = None) -> N
         raise DataError(f"{path}: is a symbolic link or no plain file; nothing is written through it")
     if expected is not None and (status is None or path.read_bytes() != expected):
         raise DataError(f"{path}: was changed by somebody else meanwhile; nothing is written, start again")
-    partial = path.with_name(f".{path.name[:200]}.partial-{os.getpid()}")
+    partial = partial_path(path, str(os.getpid()))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(partial, flags, 0o666 if status is None else 0o600), "wb") as stream:

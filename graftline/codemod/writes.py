@@ -3,18 +3,20 @@
 Before the first file is replaced, a journal with the text of every file as it was is on disk, so that an interruption, a full
 disk or a killed process leaves nothing that cannot be undone. Journals lie in the state folder of the user
 (`$XDG_STATE_HOME`, else `~/.local/state`), not in the repository. Undoing never overwrites what somebody changed afterwards.
+Of two that write at once one waits, and then finds what the other changed.
 """
 
+import fcntl
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graftline.codemod.source_files import replace_file
+from graftline.codemod.source_files import partial_path, replace_file
 from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import DataError, RecordError
 from graftline.core.hashing import sha256_bytes
@@ -68,11 +70,15 @@ def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_
     """Do all `writes`, or none: DataError, and every file as it was, where one cannot be written or was changed meanwhile."""
     if not writes:
         return
+    with _hold(journals):
+        _write_held(writes, journals, clock)
+
+
+def _write_held(writes: Sequence[FileWrite], journals: Path, clock: Clock) -> None:
     try:
         journal = _write_journal(writes, journals, clock())
     except OSError as error:
-        reason = f"{journals}: no journal can be written there ({error.strerror})"
-        raise DataError(f"{reason}; nothing was changed; name another state folder in XDG_STATE_HOME") from error
+        raise _refuse_journals(journals, error) from error
     for write in writes:
         try:
             replace_file(write.path, write.after, write.before)
@@ -96,6 +102,13 @@ def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undon
     DataError if there is no such write, or it changed files that are not below `within`; RecordError if a journal is damaged.
     """
     folder = below.resolve()
+    if not journals.is_dir():
+        raise _refuse_undo(below)
+    with _hold(journals):
+        return _undo_held(below, folder, journals, within)
+
+
+def _undo_held(below: Path, folder: Path, journals: Path, within: Path | None) -> Undone:
     for path in sorted(journals.glob("*.jsonl"), reverse=True):
         try:
             paths = [Path(line.path) for line in read_lines(path, _Line)]
@@ -109,11 +122,34 @@ def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undon
                 f"{below}: the newest write there changed files that are not below {top}; undo it from there"
             )
         return _restore(path)
-    raise DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
+    raise _refuse_undo(below)
+
+
+def _refuse_undo(below: Path) -> DataError:
+    return DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
+
+
+def _refuse_journals(journals: Path, error: OSError) -> DataError:
+    reason = f"{journals}: no journal can be written there ({error.strerror})"
+    return DataError(f"{reason}; nothing was changed; name another state folder in XDG_STATE_HOME")
+
+
+@contextmanager
+def _hold(journals: Path) -> Iterator[None]:
+    """Wait until nobody else writes or takes back; whoever is killed lets go."""
+    try:
+        journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(journals / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _refuse_journals(journals, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -> Path:
-    journals.mkdir(parents=True, exist_ok=True, mode=0o700)
     for pattern in ("*.jsonl", "*.left"):  # those that were undone in part, too
         for old in sorted(journals.glob(pattern))[: 1 - MAX_JOURNALS]:
             old.unlink(missing_ok=True)
@@ -139,8 +175,11 @@ def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -
 def _restore(journal: Path) -> Undone:
     """Make the files of `journal` what they were, but for those that somebody changed since."""
     restored, changed = list[Path](), list[Path]()
+    process = journal.stem.rpartition("-")[2]
     for line in read_lines(journal, _Line):
         path, before, content = Path(line.path), line.before.encode(), None
+        with suppress(OSError):  # of a process that was killed while it wrote this file
+            partial_path(path, process).unlink(missing_ok=True)
         with suppress(OSError):
             content = path.read_bytes()
         if content == before:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ from graftline.codemod import writes
 replace = writes.replace_file
 def killed(path, content, expected=None):
     if path.name == "2.py":
+        writes.partial_path(path, str(os.getpid())).write_bytes(b"ne")
         os.kill(os.getpid(), signal.SIGKILL)
     replace(path, content, expected)
 writes.replace_file = killed
@@ -83,6 +85,36 @@ writes.write_files(made, Path({str(journals)!r}))
     assert (done.returncode, texts(made)) == (-signal.SIGKILL, [b"new 0\n", b"new 1\n", b"old 2\n"])
     assert len(undo_write(tmp_path, journals).restored) == 2
     assert texts(made) == [write.before for write in made]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["0.py", "1.py", "2.py"]
+
+
+def test_of_two_who_write_at_once_one_writes_all_and_the_other_nothing(tmp_path: Path, journals: Path) -> None:
+    made = files(tmp_path / "a", 40)
+    program = f"""
+import sys
+from pathlib import Path
+from graftline.codemod.writes import FileWrite, write_files
+from graftline.core.errors import DataError
+folder, who = Path({str(tmp_path / "a")!r}), sys.argv[1]
+made = [FileWrite(folder / f"{{n}}.py", b"old %d\\n" % n, f"{{who}} {{n}}\\n".encode()) for n in range(40)]
+print("ready", flush=True)
+try:
+    write_files(made, Path({str(journals)!r}))
+except DataError as error:
+    sys.exit(3 if "changed by somebody else meanwhile" in str(error) else str(error))
+"""
+    with ExitStack() as stack:
+        with writes._hold(journals):  # all of them wait for it
+            processes = [
+                stack.enter_context(
+                    subprocess.Popen([sys.executable, "-c", program, who], stdout=subprocess.PIPE, text=True)
+                )
+                for who in ("first", "second", "third")
+            ]
+            assert [process.stdout and process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    assert sorted(process.returncode for process in processes) == [0, 3, 3]
+    assert len({text.split()[0] for text in texts(made)}) == 1
+    assert len(undo_write(tmp_path, journals).restored) == 40
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".left"])
