@@ -15,6 +15,7 @@ from typing import Literal
 from graftline.astgrep.binding import Language
 from graftline.codemod.hunks import MAX_LINES as _MAX_STATEMENT
 from graftline.codemod.hunks import statement_lines
+from graftline.codemod.migration.places import parses
 from graftline.core.errors import DataError
 
 MAX_BLOCK_LINES = 25
@@ -163,7 +164,10 @@ def read_terms(instruction: str) -> list[Term]:
 def find_places(
     instruction: str, texts: Mapping[str, str], languages: Mapping[str, Language], count: int = 6
 ) -> PlacesByWords:
-    """Return blocks of `texts` that the instruction may be about, at most `count`, of those alike the first alone."""
+    """Return blocks of `texts` that the instruction may be about, at most `count`, of those alike the first alone.
+
+    None is of a text that does not parse: no rule could come of its edit.
+    """
     terms = read_terms(instruction)
     lines: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     counts: Counter[str] = Counter()
@@ -208,7 +212,9 @@ def find_places(
         for score, members in ranked[:count]:
             if len(blocks) < count and depth < len(members):
                 _, path, line = members[depth]
-                if not any(block.path == path and block.start <= line < block.end for block in blocks):
+                if not any(block.path == path and block.start <= line < block.end for block in blocks) and parses(
+                    texts[path], languages[path]
+                ):
                     block = make_block(path, texts[path], languages[path], line, score / (1 + depth))
                     blocks += [] if _PROSE.match(block.text) else [block]
     return PlacesByWords(tuple(terms), tuple(blocks), counts)

@@ -45,7 +45,7 @@ from graftline.sandbox.jail.open import JailConfig
 Outcome = Literal["changed", "already done", "no place", "no agreement", "no rule", "not asked"]
 MEANINGS: Mapping[Outcome, str] = {
     "already done": "nothing to do: the files have what the instruction asks for, and nothing that it says is to go",
-    "no place": "no line of the files has a word of the instruction; quote code in backticks, or give an --example",
+    "no place": "no line of the files that parse has a word of the instruction; quote code in backticks, or give an --example",
     "no agreement": "the attempts of the model do not agree on an edit; give an --example, or say what is to be written",
     "no rule": "no rule makes the edit in any place; do it by hand, and `graftline follow` does the rest",
     "not asked": "the instruction is not understood without a model; say the code that is written and the code that it is written for, as"

@@ -85,7 +85,7 @@ def test_a_model_changes_the_repository_for_review_and_it_can_be_taken_back(
         ((INSTRUCTION,), 1, "name a model with --model, or give an --example"),
         ((INSTRUCTION, "--model", "far"), 1, "fleet 'far' is unknown; known: near"),
         (("Use `client` instead of `obtain`.",), 0, "nothing to do: the files have what the instruction asks for"),
-        (("zuio qwer",), 1, "no line of the files has a word of the instruction"),
+        (("zuio qwer",), 1, "no line of the files that parse has a word of the instruction"),
         (("Rename `get_all` to `all`.", "--tests", "false"), 1, "fail before anything is changed"),
     ],
 )

@@ -103,15 +103,14 @@ try:
 except DataError as error:
     sys.exit(3 if "changed by somebody else meanwhile" in str(error) else str(error))
 """
-    with ExitStack() as stack:
-        with writes._hold(journals):  # all of them wait for it
-            processes = [
-                stack.enter_context(
-                    subprocess.Popen([sys.executable, "-c", program, who], stdout=subprocess.PIPE, text=True)
-                )
-                for who in ("first", "second", "third")
-            ]
-            assert [process.stdout and process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    with ExitStack() as stack, writes._hold(journals):  # all of them wait for it
+        processes = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", program, who], stdout=subprocess.PIPE, text=True)
+            )
+            for who in ("first", "second", "third")
+        ]
+        assert [process.stdout and process.stdout.readline() for process in processes] == ["ready\n"] * 3
     assert sorted(process.returncode for process in processes) == [0, 3, 3]
     assert len({text.split()[0] for text in texts(made)}) == 1
     assert len(undo_write(tmp_path, journals).restored) == 40
