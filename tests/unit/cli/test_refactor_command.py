@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,12 +42,16 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def answer_with(code: str) -> Fault:
+    message = {"content": f"```python\n{code}\n```"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 9}
+    choices = [{"message": message, "finish_reason": "stop"}]
+    return Fault(body=json.dumps({"choices": choices, "model": "model", "usage": usage}))
+
+
 @pytest.fixture
 def server() -> Iterator[ProtocolServer]:
-    message = {"content": "```python\nclient.fetch_all(url, row)\n```"}
-    usage = {"prompt_tokens": 9, "completion_tokens": 9}
-    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}], "model": "model", "usage": usage})
-    with ProtocolServer(always=Fault(body=body)) as running:
+    with ProtocolServer(always=answer_with("client.fetch_all(url, row)")) as running:
         actors = f"actors: [{{name: a, url: '{running.url}'}}]"
         Path("configs/vllm_actors.yaml").write_text(f"fleets: {{near: {{engine: vllm, model: model, {actors}}}}}\n")
         yield running
@@ -170,3 +177,30 @@ def test_a_sentence_whose_halves_share_a_word_is_done_where_only_the_new_half_is
     (repository / "app/n.py").write_text("def f(x: str | None) -> None: ...\n", "utf-8")
     result = run("Use `str | None` instead of `t.Optional[str]`.", "repo")
     assert (result.exit_code, "nothing to do" in result.stderr) == (0, True), result.stderr
+
+
+@pytest.mark.parametrize("waits_for", ["model", "tests"])
+def test_an_interrupt_ends_a_run_and_changes_nothing_and_the_next_goes_on(
+    repository: Path, server: ProtocolServer, waits_for: str
+) -> None:
+    started = Path("started").resolve()
+    os.mkfifo(started)
+    tests = f"echo > {started}; sleep 1000" if waits_for == "tests" else "true"
+    command = [str(Path(sys.executable).with_name("graftline")), "--root", ".", "refactor", INSTRUCTION, "repo"]
+    command += ["--model", "near", "--tests", tests, "--write"]
+    if waits_for == "model":
+        server.become(latency_s=1000.0)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        if waits_for == "model":
+            while not server.seen().ids and process.poll() is None:
+                time.sleep(0.01)
+        else:
+            started.read_text("utf-8")
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    assert texts() == FILES
+    assert not [name for name in os.listdir("repo/app") if "partial" in name]
+    server.become(always=answer_with("client.fetch_all(url, row)"))
+    assert run(INSTRUCTION, "repo", "--model", "near", "--tests", "true", "--write").exit_code == 0
+    assert texts() != FILES
