@@ -200,7 +200,7 @@ def test_an_interrupt_ends_a_run_and_changes_nothing_and_the_next_goes_on(
         _, errors = process.communicate()
     assert (process.returncode, "Traceback" in errors) == (130, False), errors
     assert texts() == FILES
-    assert not [name for name in os.listdir("repo/app") if "partial" in name]
+    assert sorted(path.name for path in Path("repo/app").iterdir()) == [f"{name}.py" for name in "abcde"]
     server.become(always=answer_with("client.fetch_all(url, row)"))
     assert run(INSTRUCTION, "repo", "--model", "near", "--tests", "true", "--write").exit_code == 0
     assert texts() != FILES
