@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 from graftline.astgrep.binding import Language
@@ -178,11 +179,7 @@ def find_places(
                 break
             if path not in languages or needle not in text.lower():
                 continue
-            numbers = (
-                {text.count("\n", 0, match.start()) for match in expression.finditer(text)}
-                if len(text) < 4_000
-                else _lines_of(expression, text)
-            )
+            numbers = _lines_of(expression, text)
             counts[term.text] += len(numbers)
             for line in numbers:
                 lines[path, line].add(number)
@@ -190,11 +187,12 @@ def find_places(
     total = 1 + sum(text.count("\n") + 1 for text in texts.values())
     worth = [_worth(term, counts[term.text], total, has_old) for term in terms]
     renames = bool(re.search(r"\brename|->|→", instruction, re.IGNORECASE))
+    lines_of = cache(lambda path: texts[path].split("\n"))
     # a change of a module is one of imports: they are a place of their own beside those that use it
     groups: defaultdict[tuple[frozenset[int], bool], list[tuple[float, str, int]]] = defaultdict(list)
     for (path, line), numbers in lines.items():
         score = sum(worth[number] for number in numbers)
-        code = _line(texts[path], line)
+        code = lines_of(path)[line]
         is_import = bool(_IMPORT.match(code))
         score *= 0.3 if _COMMENT.match(code) else 0.9 if is_import else 1.0
         # what is replaced where it is used stays defined, unless it is renamed
@@ -203,7 +201,7 @@ def find_places(
             groups[frozenset(numbers), is_import].append((score, path, line))
     ranked = []
     for members in groups.values():
-        members.sort(key=lambda row: (-row[0], len(_line(texts[row[1]], row[2])), row[1:]))
+        members.sort(key=lambda row: (-row[0], len(lines_of(row[1])[row[2]]), row[1:]))
         bonus = 1 + 0.2 * math.log(min(len(members), 100))
         ranked.append((members[0][0] * bonus, members))
     ranked.sort(key=lambda row: (-row[0], row[1][0][1:]))
@@ -247,14 +245,6 @@ def _lines_of(expression: re.Pattern[str], text: str) -> set[int]:
         position = match.start()
         numbers.add(line)
     return numbers
-
-
-def _line(text: str, number: int) -> str:
-    position = 0
-    for _ in range(number):
-        position = text.find("\n", position) + 1
-    end = text.find("\n", position)
-    return text[position : end if end >= 0 else len(text)]
 
 
 def exclude_edited(blocks: Sequence[Block], edited: Sequence[Block]) -> list[Block]:
