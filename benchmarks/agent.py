@@ -43,6 +43,7 @@ from graftline.agent.edits import PlaceEdit, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
 from graftline.agent.refactor import Settings
 from graftline.agent.single_places import Shows, SinglePlace, list_single_places, take_turns
+from graftline.agent.texts import propose_change, texts_of
 from graftline.astgrep.action import Action
 from graftline.codemod.change_places import Shown, language_of
 from graftline.codemod.equality import normalize_whitespace
@@ -50,7 +51,7 @@ from graftline.core.errors import BoundaryError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
 from graftline.evals.cases import find_shown_block
-from graftline.evals.change_solvers import describe_single_place, propose_change, replace_words, texts_of
+from graftline.evals.change_solvers import describe_single_place, replace_words
 from graftline.llm.questions import seed_of
 from graftline.rollouts.state.state import State
 from graftline.rollouts.teachers.answer import ParseError, parse_answer

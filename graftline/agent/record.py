@@ -1,4 +1,5 @@
-"""Runs of the agent as trajectories, for whoever agreed to that: each rule an attempt at the edit that it was made for.
+"""Runs of the agent as trajectories: of users who agreed to that each rule, an attempt at the edit that it was made for; of an
+environment the whole run (`describe_run`).
 
 They are in the shape and the shards of `teacher_trajectories` (`rollouts.shards`), with the verdict of the sandbox and all measures;
 the reward is what the user said of the rule's places: the share that was accepted, or nothing while nobody has decided. Code of the
@@ -8,23 +9,27 @@ repository is in them, and stays on this machine.
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from graftline.agent.refactor import Proposal
+from graftline.codemod.equality import Level
 from graftline.codemod.rule_file import FileRule
 from graftline.codemod.source_files import RewrittenFile
 from graftline.core.hashing import digest
+from graftline.datasets.instruction_source import FIELDS
 from graftline.rollouts.collect import grade_step
 from graftline.rollouts.reward import Reward, RewardWeights
 from graftline.rollouts.shards import ShardWriter
-from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Proposal as Step
-from graftline.rollouts.trajectory import Trajectory
+from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 from graftline.sandbox.base import Sandbox
 
 DATASET = "recorded"
 """Of all tasks that users gave."""
 TEACHER = "agent"
+_MAX_FEEDBACK = 4_000
 
 
 def record_run(
@@ -51,6 +56,44 @@ def record_run(
     return trajectories
 
 
+def describe_run(
+    task: Task, proposal: Proposal, reward: Reward, sandbox: Sandbox, made_by: str, attempt: int = 1
+) -> Trajectory:
+    """Return a whole run as one attempt at `task`, each rule a step at the place that it was made for; `reward` is what it is worth.
+
+    A step thinks what was agreed on at which place; the last one is told what was not done, and how the tests ended.
+    SandboxError if a rule cannot be applied.
+    """
+    steps: list[TrajectoryStep] = []
+    state = State(goals=proposal.state.goals)
+    thoughts = [
+        f"{edit.block.path}:{edit.block.start + 1}: {edit.votes} of {len(edit.attempts)} edits do the same"
+        for edit in proposal.edits
+    ]
+    for number, rule in enumerate(rule for rule in proposal.rules if rule.examples):
+        example = rule.examples[0]
+        block = task.model_copy(
+            update={"language": rule.language, "before": example.before, "target": example.after, "tests": None}
+        )
+        think = thoughts[number] if number < len(thoughts) else "what is said, or shown, as a rule"
+        update = StateUpdate(history=[f"made {rule.id}"[:256]])
+        graded = grade_step(
+            block, block.before, state, Step(think, rule.action, update), steps, sandbox, RewardWeights()
+        )
+        steps.append(graded.model_copy(update={"task_id": task.id, "is_kept": graded.reward.value is not None}))
+        state = steps[-1].state_after
+    if steps:
+        tests = [] if proposal.tests is None else [f"tests: {proposal.tests.output}"]
+        feedback = "\n".join([*proposal.undone, *proposal.contradictions, *tests])[:_MAX_FEEDBACK]
+        steps[-1] = steps[-1].model_copy(update={"feedback": feedback, "reward": reward})
+    is_whole = reward.value == 1
+    level = Level.EXACT if is_whole else Level.PARTIAL if reward.value else Level.NONE
+    return Trajectory(
+        **_facts_of(task), made_by=made_by, teacher=TEACHER, attempt=attempt, steps=tuple(steps), level=level,
+        ending="done" if steps else "gave_up", failure="" if is_whole else proposal.outcome.replace(" ", "_"), reward=reward,
+    )  # fmt: skip
+
+
 def _trajectory(
     instruction: str,
     rule: FileRule,
@@ -64,18 +107,22 @@ def _trajectory(
     task = Task(
         id=f"{DATASET}:{digest([rule.language, values])[:16]}", dataset=DATASET, language=rule.language,
         # nobody has said under which license the repository is
-        license="NOASSERTION", group=DATASET, origin=rule.id, tags=("agent",), **values,
+        license="NOASSERTION", group=DATASET, origin=rule.id, tags=("agent",), instruction_source="human", answerable=True,
+        answerable_by="written", **values,
     )  # fmt: skip
     step = Step("", rule.action, StateUpdate(history=[f"made {rule.id}"[:256]]))
     graded = grade_step(task, task.before, proposal.state, step, (), sandbox, RewardWeights())
     reward = _reward(rule.id, proposal.files, accepted)
     graded = graded.model_copy(update={"is_kept": True, "reward": reward})
     return Trajectory(
-        task_id=task.id, task_digest=task.digest, made_by=digest([TEACHER, model]), dataset=DATASET, language=rule.language,
-        instruction=instruction, license=task.license, group=task.group, origin=task.origin, tags=task.tags,
-        instruction_source="human", answerable=True, answerable_by="written", teacher=TEACHER, steps=(graded,), level=graded.level,
+        **_facts_of(task), made_by=digest([TEACHER, model]), teacher=TEACHER, steps=(graded,), level=graded.level,
         ending="done", failure="" if graded.level.is_verified else "done", reward=reward,
     )  # fmt: skip
+
+
+def _facts_of(task: Task) -> dict[str, Any]:
+    names = ("dataset", "language", "instruction", "license", "group", "origin", "tags", *FIELDS)
+    return {"task_id": task.id, "task_digest": task.digest, **{name: getattr(task, name) for name in names}}
 
 
 def _reward(rule: str, files: Sequence[RewrittenFile], accepted: Sequence[RewrittenFile] | None) -> Reward:

@@ -7,19 +7,18 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from graftline.agent.edits import describe_context, edit_place
 from graftline.agent.model import AgentModel, Spent
 from graftline.agent.places import Block, read_terms
-from graftline.agent.refactor import Proposal, Settings, refactor_files
+from graftline.agent.refactor import Settings
 from graftline.agent.single_places import Shows, SinglePlace
+from graftline.agent.texts import actions_of, propose_change, texts_of
 from graftline.astgrep.action import Action
 from graftline.codemod.change_places import Change, Shown, language_of
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.migration.generalize import Ask, generalize
 from graftline.codemod.migration.units import Demonstration
-from graftline.codemod.source_files import SourceFile
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import digest, sha256_text
 from graftline.evals.attempt import Attempted, Cost, Failed, Produced, Question, Replies, Reply, Unaskable
@@ -33,7 +32,6 @@ from graftline.sandbox.base import Sandbox
 
 NOTHING_TO_SHOW, REFUSED = "nothing_to_show", "refused"
 """Causes of questions that cannot be asked: the change has no place that can be shown, or the agent refuses the instruction."""
-_FOLDER = Path("/repository")
 _ONE_TEXT = "text"
 
 
@@ -145,43 +143,6 @@ class WordsSolver:
             change, instruction = _change_of(question)
             texts = replace_words(instruction, change.texts())
             yield Produced(question, texts, cost=Cost(0, 0.0, round(time.monotonic() - began, 4)))
-
-
-def propose_change(
-    change: Change,
-    instruction: str,
-    shown: Sequence[Shown],
-    model: AgentModel | None,
-    sandbox: Sandbox,
-    settings: Settings,
-) -> Proposal:
-    """Return what the agent makes of the files of a change; places that are `shown` lead it as examples.
-
-    ActorError where the model does not answer, DataError where the agent refuses the instruction.
-    """
-    texts = change.texts(shown)
-    files = {
-        path: SourceFile(_FOLDER / path, language, text)
-        for path, text in texts.items()
-        if (language := language_of(path))
-    }
-    examples = []
-    for place in shown:
-        file = change.by_path[place.path]
-        assert file.language is not None  # or it could not be shown
-        before, after = (SourceFile(Path(place.path), file.language, side) for side in (file.before, place.text))
-        examples.append((before, after))
-    return refactor_files(instruction, files, _FOLDER, sandbox, model, examples, settings=settings)
-
-
-def texts_of(proposal: Proposal) -> dict[str, str]:
-    """Return the texts that a proposal of `propose_change` changes."""
-    return {file.file.path.relative_to(_FOLDER).as_posix(): file.text for file in proposal.files}
-
-
-def actions_of(proposal: Proposal) -> tuple[Action, ...]:
-    """Return the rules of a proposal."""
-    return tuple(rule.action for rule in proposal.rules)
 
 
 def edit_single_place(instruction: str, place: SinglePlace, model: AgentModel, shows: Shows) -> dict[str, str]:

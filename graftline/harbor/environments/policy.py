@@ -16,7 +16,7 @@ from graftline.rollouts.teachers.base import NoProposal, Turn
 from graftline.rollouts.teachers.examples import Examples
 from graftline.rollouts.teachers.prompt import Prompt, PromptSettings
 
-TeacherName = Literal["induction", "memory", "nop", "openai"]
+TeacherName = Literal["agent", "induction", "memory", "nop", "openai"]
 Part = Literal["system", "state", "user", "failed", "kept"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """Of a prompt; what a file `prompts/<part>.txt` of an override takes the place of."""
@@ -29,7 +29,8 @@ class Policy(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
     teacher: TeacherName | None = None
-    """`openai` where a model is named, else `induction`. `memory` knows the gold actions, `nop` does nothing."""
+    """`openai` where a model is named, else `induction`. `memory` knows the gold actions, `nop` does nothing. `agent`
+    is `graftline refactor` at a whole repository, with the model that is named, or without any."""
     model: str | None = Field(default=None, max_length=256)
     """Which of the models that were opened; may be left out where there is one."""
     provider: str | None = Field(default=None, max_length=256)
@@ -40,6 +41,7 @@ class Policy(BaseModel):
     """Of the first answer."""
     max_tokens: int | None = Field(default=None, ge=32, le=32_768)
     max_steps: int | None = Field(default=None, ge=1, le=64)
+    """Of `agent`, places that the model edits."""
     attempt: int = Field(default=1, ge=1, le=10_000)
     """Another one is another draw."""
 

@@ -123,14 +123,14 @@ class RefactoringEnvironment:
             )
         policy = policy_of(request.policy.config)
         if policy.teacher == "memory" and task.gold_action is None:
-            return _not_applied(request, f"task {task.id}: an edit of a real repository has no gold actions to take")
+            return not_applied(request, f"task {task.id}: an edit of a real repository has no gold actions to take")
         collecting = self._collecting.model_copy(
             update={"max_steps": min(policy.max_steps or self._collecting.max_steps, self._collecting.max_steps)}
         )
         try:
             teacher, prompt_digest = self._teacher(policy, request)
         except PromptFault as fault:
-            return _not_applied(request, str(fault))
+            return not_applied(request, str(fault))
         settings = policy.model_dump(mode="json", exclude={"prompt", "attempt"})
         made_by = digest([settings, prompt_digest, collecting.model_dump(mode="json")])
         trajectory = collect(task, teacher, self._sandbox, collecting, policy.attempt, made_by)
@@ -189,6 +189,11 @@ class RefactoringEnvironment:
                 return teacher, prompt.digest()
             case _ if texts:
                 raise PromptFault("prompt: only teacher 'openai' reads one; name it, or leave the prompt out")
+            case "agent":
+                raise RequestError(
+                    "unknown_policy",
+                    "policy.config.teacher: 'agent' changes whole repositories, and these tasks are single texts",
+                )
             case "memory":
                 return MemoryTeacher(), ""
             case "nop":
@@ -293,7 +298,8 @@ def _usage(trajectory: Trajectory) -> dict[str, Any]:
     return usage | ({"cost_usd": sum(costs)} if len(costs) == len(generations) else {})
 
 
-def _not_applied(request: RolloutRequest, detail: str) -> RolloutResponse:
+def not_applied(request: RolloutRequest, detail: str) -> RolloutResponse:
+    """Return the answer to a rollout that cannot be made as it is asked for."""
     # the fault of whoever asked: another try would end alike
     return RolloutResponse.without_reward(
         request.trace_correlation_id, SuccessStatus.APPLY_FAILED, detail, FailureCause.UNCLASSIFIED

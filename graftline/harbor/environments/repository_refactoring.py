@@ -1,17 +1,22 @@
 """The environment of whole repositories: whoever acts sees one place of a change, and its rules are applied to all files.
 
 The reward is the F1 of the places that come out, and 0 where tests fail that the task has; both are stated in the result. The
-policies are those of the refactoring environment: `induction` learns from that one place of the gold, `memory` is the gold itself.
+policies are those of the refactoring environment: `induction` learns from that one place of the gold, `memory` is the gold itself;
+and `agent`, which is shown no place, and finds its own (`graftline.agent`).
 For agents that edit the files themselves, `task_format.repository_tasks` makes Harbor tasks of the same changes.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from graftline.astgrep.action import ACTION
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus
 from graftline.harbor.environments.manifest import SeedManifest
-from graftline.harbor.environments.policy import ServedModel, policy_of
-from graftline.harbor.environments.refactoring import RefactoringEnvironment, response_of
+from graftline.harbor.environments.policy import Policy, ServedModel, policy_of
+from graftline.harbor.environments.refactoring import RefactoringEnvironment, not_applied, response_of
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.repository_task import RepositoryGrade, RepositoryTask, grade_actions, grade_texts
 from graftline.rollouts.trajectory import Trajectory
@@ -43,9 +48,11 @@ class RepositoryRefactoringEnvironment(RefactoringEnvironment):
 
     def run_rollout(self, request: RolloutRequest, fastapi_request: Any = None) -> RolloutResponse:
         """As in the refactoring environment."""
-        if policy_of(request.policy.config).teacher != "memory":
+        policy, task = policy_of(request.policy.config), self._repositories[self._task(request.seed).id]
+        if policy.teacher == "agent":
+            return self._run_agent(request, policy, task)
+        if policy.teacher != "memory":
             return super().run_rollout(request, fastapi_request)
-        task = self._repositories[self._task(request.seed).id]
         grade = grade_texts(task, {file.path: file.after for file in task.files}, self._sandbox)
         response = RolloutResponse(
             trace_correlation_id=request.trace_correlation_id, reward_info=RewardInfo(outcome_reward=None)
@@ -60,6 +67,42 @@ class RepositoryRefactoringEnvironment(RefactoringEnvironment):
         task = self._repositories[trajectory.task_id]
         actions = [rule for step in trajectory.steps if step.is_kept and (rule := step.model_output.action) is not None]
         return _with_grade(response, task, grade_actions(task, actions, self._sandbox))
+
+    def _run_agent(self, request: RolloutRequest, policy: Policy, task: RepositoryTask) -> RolloutResponse:
+        """Return how `graftline refactor` ends at the files of a task; it is not told which places count."""
+        # whoever runs other policies does not load the agent
+        from graftline.agent.model import AgentModel
+        from graftline.agent.record import describe_run
+        from graftline.agent.refactor import Settings
+        from graftline.agent.texts import propose_change, texts_of
+
+        if policy.texts or request.context_overrides:
+            return not_applied(request, "prompt: only teacher 'openai' reads one; name it, or leave the prompt out")
+        served = self._model(policy) if policy.model or self._models else None
+        model = None
+        if served is not None:
+            draw = policy.attempt - 1
+            model = AgentModel(served.model, served.context_tokens, adapter=served.adapter, draw=draw)
+        settings = Settings() if policy.max_steps is None else Settings(places=policy.max_steps)
+        try:
+            proposal = propose_change(task.change, task.instruction, (), model, self._sandbox, settings)
+        except DataError as error:
+            return not_applied(request, str(error))
+        grade = grade_texts(task, texts_of(proposal), self._sandbox)
+        made_by = digest([policy.model_dump(mode="json", exclude={"attempt"}), asdict(settings)])
+        trajectory = describe_run(task.block, proposal, grade.reward, self._sandbox, made_by, policy.attempt)
+        response = _with_grade(response_of(trajectory, request.trace_correlation_id), task, grade)
+        response.metadata = {
+            "teacher": "agent",
+            "policy": policy.model_dump(mode="json", exclude={"prompt"}, exclude_none=True),
+            "manifest_version": self.manifest.version,
+            "task_digest": task.digest,
+            "outcome": proposal.outcome,
+            "rules": [ACTION.dump_python(rule.action, mode="json") for rule in proposal.rules],
+        }
+        if model is not None:
+            response.metadata |= {"total_tokens": model.spent.tokens, "questions": model.spent.questions}
+        return response
 
 
 def _with_grade(response: RolloutResponse, task: RepositoryTask, grade: RepositoryGrade) -> RolloutResponse:

@@ -24,6 +24,7 @@ from graftline.harbor.deployment_file import deployment_spec, load_deployment
 from graftline.harbor.environments.policy import ServedModel
 from graftline.harbor.environments.repository_refactoring import RepositoryRefactoringEnvironment
 from graftline.harbor.localapi.rollouts import Rollouts
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.harbor.task_format.repository_tasks import repository_harbor_task
 from graftline.harbor.task_format.task_folder import read_task
@@ -86,6 +87,47 @@ def test_a_model_is_asked_about_one_place_with_the_prompt_of_whoever_optimizes(
     assert response.reward_info.details["block_reward"] == 1.0
     assert requests[0].messages[0].content == "Think of the other files."
     assert "get(" not in "".join(message.content for message in requests[0].messages[1:])
+
+
+INSTRUCTION = "Let clients answer by `client.get()` instead of `client.fetch()`"
+
+
+def test_the_whole_agent_acts_and_its_run_is_recorded() -> None:
+    async def edit(request: Any) -> str:
+        question = request.messages[-1].content
+        if question.endswith("Answer yes or no."):
+            return "no" if "dog" in question else "yes"
+        return "```" + question.split("```")[1].replace("client.fetch", "client.get") + "```"
+
+    task = repository_task(instruction=INSTRUCTION)
+    with BlockingChatModel(MemoryChatModel(edit, name="tiny")) as blocking:
+        models = {"tiny": ServedModel(blocking, load_prompt(CONFIGS, "small"), 4096)}
+        environment = RepositoryRefactoringEnvironment([task], MemorySandbox(), models=models)
+        response = run(environment, teacher="agent", model="tiny")
+    assert (response.reward_info.outcome_reward, response.reward_valid) == (1.0, True)
+    assert (response.metadata["outcome"], len(response.metadata["rules"])) == ("changed", 1)
+    assert response.cost_and_tokens[1] == response.metadata["total_tokens"] > 0
+    assert response.trace is not None
+    question, step = response.trace["steps"]
+    assert question["message"].startswith(INSTRUCTION)
+    assert step["extra"]["think"] == "a.py:3: 4 of 4 edits do the same"
+    assert step["extra"]["state_before"]["goals"] == [INSTRUCTION]
+    assert "client.get(" in step["tool_calls"][0]["arguments"]["rewrite"]
+    assert "+    client.get(url, timeout=5)" in step["observation"]["results"][0]["content"]
+    assert (step["extra"]["reward"], step["extra"]["reward_cause"]) == (1.0, "places")
+
+
+def test_what_the_agent_cannot_do_is_said() -> None:
+    environment = RepositoryRefactoringEnvironment([repository_task(instruction=INSTRUCTION)], MemorySandbox())
+    alone = run(environment, teacher="agent")  # without a model it does not understand the sentence
+    assert (alone.reward_info.outcome_reward, alone.metadata["outcome"]) == (0.0, "not asked")
+    response = run(environment, teacher="agent", prompt="Think.")
+    assert (response.reward_valid, response.status_detail) == (
+        False,
+        "prompt: only teacher 'openai' reads one; name it, or leave the prompt out",
+    )
+    with pytest.raises(RequestError, match="'other' is unknown"):
+        run(environment, teacher="agent", model="other")
 
 
 def test_what_the_machine_failed_is_no_reward(task: RepositoryTask) -> None:
