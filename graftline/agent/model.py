@@ -6,13 +6,14 @@ was, and the same input comes to the same change. What a model says is text, com
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graftline.core.errors import ConfigError
+from graftline.core.errors import ActorError, ConfigError
 from graftline.core.hashing import digest
 from graftline.core.record import write_atomically
 from graftline.core.secrets import Secrets
@@ -136,7 +137,7 @@ class AgentModel:
 def open_model(
     name: str, configs: Path, secrets: Secrets, answers: Path | None = None, limits: Limits | None = None
 ) -> AgentModel:
-    """Return the model that `name` says: a fleet of `vllm_actors.yaml`, or `FLEET:ADAPTER`; whoever opens it closes `model`.
+    """Return the model that `name` says: a fleet of `vllm_actors.yaml`, or `FLEET:ADAPTER`; whoever opens it closes its `model`.
 
     ConfigError where there is none, with what there is. Nothing is asked of it yet.
     """
@@ -155,6 +156,19 @@ def open_model(
     pool = ActorPool(fleet, key, PoolSettings(patience_s=_PATIENCE_S, stall_s=_STALL_S))
     model = BlockingChatModel(pool)
     return AgentModel(model, fleet.prompt_and_answer_tokens, answers, limits or Limits(), adapter, name)
+
+
+@contextmanager
+def use_model(name: str, configs: Path, secrets: Secrets, answers: Path, limits: Limits) -> Iterator[AgentModel]:
+    """Open the model that `name` says, as `open_model`; ActorError says what to do where nobody answers."""
+    model = open_model(name, configs, secrets, answers, limits)
+    try:
+        yield model
+    except ActorError as error:
+        advice = f"`graftline model serve --fleet {name.partition(':')[0]}` starts it, if it is one of this machine"
+        raise ActorError(f"model {name}: {error}; {advice}") from error
+    finally:
+        model.model.close()
 
 
 def adapter_names(fleet: Fleet) -> list[str]:

@@ -73,6 +73,8 @@ class Settings:
     """Share of the attempts that have to come to the same."""
     max_files: int = 20_000
     """Of the repository."""
+    max_characters: int = 256 << 20
+    """Of all its files."""
 
     @property
     def least_votes(self) -> int:
@@ -204,7 +206,7 @@ def refactor(
         ActorError: the model does not answer. SandboxError: a jail fails.
     """
     settings = settings or Settings()
-    files, skipped = read_repository(repository, settings.max_files)
+    files, skipped = read_repository(repository, settings)
     paths = {file.path.relative_to(repository).as_posix(): file for file in files}
     resolved = [path.resolve() for path in keep]
     kept_paths = frozenset(
@@ -226,19 +228,23 @@ def refactor(
             checker.close()
 
 
-def read_repository(folder: Path, max_files: int) -> tuple[list[SourceFile], str]:
+def read_repository(folder: Path, settings: Settings) -> tuple[list[SourceFile], str]:
     """Return the source files below `folder`, without those that git ignores there, and what was left out.
 
-    DataError if there are none, or more than `max_files`.
+    DataError if there are none, or more than `settings` allow.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: is no folder; name the folder of the repository")
     search = open_search(LANGUAGES, [folder])
     files: list[SourceFile] = []
+    characters = 0
     for file in find_files(search, [folder]):
         files.append(file)
-        if len(files) > max_files:
-            raise DataError(f"{folder}: holds more than {max_files} source files; name a part of it")
+        characters += len(file.text)
+        if len(files) > settings.max_files:
+            raise DataError(f"{folder}: holds more than {settings.max_files} source files; name a part of it")
+        if characters > settings.max_characters:
+            raise DataError(f"{folder}: holds more than {settings.max_characters} characters; name a part of it")
     skipped = describe_skipped(search.skipped)
     if not files:
         more = f"; left out: {skipped}" if skipped else ""

@@ -12,7 +12,7 @@ import click
 from graftline.cli.options import find_paths, json_option, pluralize, print_json
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
-from graftline.core.errors import ActorError, BoundaryError, ConfigError, DataError
+from graftline.core.errors import BoundaryError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.agent.model import AgentModel, Limits
@@ -125,21 +125,13 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
 
     ActorError with what to do where nobody answers.
     """
-    from graftline.agent.model import open_model
+    from graftline.agent.model import Limits, use_model
     from graftline.core.secrets import open_secrets
 
     paths = find_paths(root)
-    model = open_model(
-        name, paths.configs, open_secrets(os.environ, paths.root), agent_folder(root) / "answers", limits
-    )
-    try:
+    secrets, answers = open_secrets(os.environ, paths.root), agent_folder(root) / "answers"
+    with use_model(name, paths.configs, secrets, answers, limits or Limits()) as model:
         yield model
-    except ActorError as error:
-        fleet = name.partition(":")[0]
-        advice = f"`graftline model serve --fleet {fleet}` starts it, if it is one of this machine"
-        raise ActorError(f"--model {name}: {error}; {advice}") from error
-    finally:
-        model.model.close()
 
 
 def _record(root: Path | None, instruction: str, proposal: "Proposal", result: "Rewrite | None", model: str) -> None:

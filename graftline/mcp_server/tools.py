@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graftline.agent.model import AgentModel, Limits, open_model
+from graftline.agent.model import AgentModel, Limits, use_model
 from graftline.agent.refactor import MEANINGS, Settings, refactor
 from graftline.astgrep.binding import Language
 from graftline.codemod.explain import explain, format_metadata, summarize
@@ -266,11 +266,8 @@ def _open_model(call: Call) -> Iterator[AgentModel | None]:
     paths = Paths(agent.root)
     limits = Limits(seconds=_MODEL_SHARE * call.seconds)
     secrets = open_secrets(os.environ, agent.root)
-    model = open_model(agent.model, paths.configs, secrets, paths.data / "agent" / "answers", limits)
-    try:
+    with use_model(agent.model, paths.configs, secrets, paths.data / "agent" / "answers", limits) as model:
         yield model
-    finally:
-        model.model.close()
 
 
 def mine(

@@ -179,10 +179,14 @@ def test_a_folder_without_source_code_is_refused_and_large_files_are_left_out(tm
     write(folder, FILES)
     with (folder / "large.py").open("wb") as stream:
         stream.truncate(2 << 30)
-    files, skipped = read_repository(folder, 10)
+    files, skipped = read_repository(folder, Settings(max_files=10))
     assert (len(files), skipped) == (4, "1 too large")
-    with pytest.raises(DataError, match="more than 3 source files"):
-        read_repository(folder, 3)
+    for settings, message in (
+        (Settings(max_files=3), "more than 3 source files"),
+        (Settings(max_characters=9), "more than 9 characters"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_repository(folder, settings)
     with pytest.raises(DataError, match="is no folder"):
         run(tmp_path / "nowhere")
 
