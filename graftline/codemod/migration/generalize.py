@@ -203,8 +203,12 @@ def _mend(
     What became of the names of each file is put into `names`. A file is done with before the next is looked at, so that its
     texts are parsed once.
     """
+    faults: dict[tuple[str, str], list[int]] = {}
     for (path, line), fault in sorted(repository.faults.items()):
-        yield f"{path}:{line}: {fault}; change it by hand"
+        faults.setdefault((path, fault), []).append(line)
+    for (path, fault), (line, *further) in faults.items():
+        more = f" and {pluralize(len(further), 'place')} more" if further else ""
+        yield f"{path}:{line}{more}: {fault}; change {'them' if further else 'it'} by hand"
     shown = {edit.path: edit.before for edit in demonstrations}
     aliases: dict[Language, dict[Imported, Alias]] = {}
     for edit in demonstrations:

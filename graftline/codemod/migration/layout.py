@@ -25,10 +25,14 @@ _SIMPLE: Mapping[Language, frozenset[str]] = {
         "expression_statement", "return_statement", "throw_statement", "lexical_declaration", "variable_declaration",
     ))),
 }  # fmt: skip
+_IMPORTS: Mapping[Language, str] = dict.fromkeys(("javascript", "typescript", "tsx"), "import_statement")
+"""Imports that are broken as statements are; they say nothing of how those are."""
 _HEADS = frozenset(("function_definition", "with_statement", "if_statement", "for_statement", "while_statement"))
 _OPENING, _CLOSING = "([{", ")]}"
 _SPECIAL = re.compile(r"=>| \? |[=(,:]\s*/[^/*]")
 """Arrow functions, conditions and regular expressions, which Prettier breaks by rules of their own."""
+_CALL = re.compile(r"(?<=[\w)\]>])\.(?=(?:<[^<>()]*>)?\w+\()")
+_OPERATOR = re.compile(r" (?:&&|\|\||->|[-+*/?:]) ")
 _LEAST_SHARE, _LEAST_STATEMENTS, _MAX_STATEMENTS = 0.5, 4, 120
 _MAX_LINES = 40
 
@@ -120,11 +124,10 @@ def infer_style(texts: Iterable[str], language: Language) -> Style | None:
     widths = sorted(_columns(line) for line in lines if not line.lstrip().startswith(("*", "//", "/*", "#")))
     width = next((w for w in _WIDTHS if widths[int(len(widths) * 0.998)] <= w), _WIDTHS[-1])
     plain = Style(language, width, indent, False, False)
-    if language == "java":
-        return plain
     best: tuple[float, Style] | None = None
-    for width in _WIDTHS[language != "python" :]:
-        for trailing in (False, True) if language != "python" else (True,):
+    widths_tried = {"python": _WIDTHS, "java": (width,)}.get(language, _WIDTHS[1:])
+    for width in widths_tried:
+        for trailing in {"python": (True,), "java": (False,)}.get(language, (False, True)):
             style = Style(language, width, indent, trailing, True)
             results = [(format_statement(text, margin, style), text) for margin, text in broken]
             readable = [(result, text) for result, text in results if result is not None]
@@ -158,12 +161,10 @@ def _edits(
             continue
         (margin, text), (old_margin, old_text) = pair, old_pair
         laid_out = format_statement(text, margin, style)
-        if laid_out is None or laid_out == text:
+        is_formatted = style.breaks and format_statement(old_text, old_margin, style) == old_text
+        if laid_out is None or laid_out == text or (style.breaks and not is_formatted and style.language != "java"):
             continue
-        if style.breaks:
-            if format_statement(old_text, old_margin, style) != old_text:
-                continue
-        else:
+        if not is_formatted:
             joined, old_joined = _join(text, style.language), _join(old_text, style.language)
             fits = joined is not None and _columns(margin + joined) <= style.width
             if not fits or old_joined is None or _columns(old_margin + old_joined) <= style.width:
@@ -198,7 +199,7 @@ def _statement_at(tree: Tree, starts: Sequence[int], first: int, last: int) -> N
     node: Node | None = tree.root
     chosen = None
     while node is not None:
-        if node.kind in _SIMPLE[tree.language] or node.kind in _HEADS:
+        if node.kind in _SIMPLE[tree.language] or node.kind in _HEADS or node.kind == _IMPORTS.get(tree.language):
             chosen = node
         node = next((child for child in node.children if child.start <= start and end <= child.end), None)
     return chosen
@@ -235,7 +236,7 @@ def _join(text: str, language: Language) -> str | None:
     """Return a statement as one line; None where its lines may not be joined."""
     if "\\\n" in text or '"""' in text or "'''" in text or not _is_plain(text, language):
         return None
-    joined = ""
+    joined, is_import = "", text.startswith("import") and language in _IMPORTS
     for number, line in enumerate(text.split("\n")):
         part = line.strip()
         if not part and number:
@@ -245,9 +246,9 @@ def _join(text: str, language: Language) -> str | None:
         else:
             joined += (" " if joined else "") + part
     if language != "python":
-        if re.search(r"\{\s*\n", text):
+        if re.search(r"\{\s*\n", text) and not is_import:
             return None  # braces that are open stay open
-        joined = re.sub(r",(?=[)\]])", "", joined)
+        joined = re.sub(r", ?(?= \}| ?[)\]])" if is_import else r",(?=[)\]])", "", joined)
     return joined
 
 
@@ -284,6 +285,8 @@ def _break(line: str, margin: str, style: Style) -> list[str]:
     """Return the lines of one that may be too long; the first without its indentation."""
     if _columns(margin + line) <= style.width and not _is_magic(line, style):
         return [line]
+    if style.language == "java":
+        return _fill(line, margin, style)
     pairs = _pairs(_blank_strings(line))
     if not pairs:
         return [line]
@@ -321,6 +324,43 @@ def _break(line: str, margin: str, style: Style) -> list[str]:
         own[-1] += "," if not is_last or (style.trailing and not item.startswith(("*", "..."))) else ""
         lines += [inner + own[0], *own[1:]]
     return [head, *lines, margin + tail]
+
+
+def _fill(line: str, margin: str, style: Style) -> list[str]:
+    """Return the lines of a statement of Java that is too long: before calls of a chain, else between arguments, each line filled.
+
+    As Eclipse's formatter wraps where necessary: `A a = b` and `.c(d).e(f);`, or `A a = b.c(d,` and `e);`.
+    """
+    bare = _blank_strings(line)
+    pairs = _pairs(bare)
+    calls, operators = (
+        [match.start() for match in sign.finditer(bare) if not any(a < match.start() < b for a, b in pairs)]
+        for sign in (_CALL, _OPERATOR)
+    )
+    if operators:
+        raise _UnknownFormError
+    if len(calls) > 1:
+        cuts = calls
+    elif pairs and bare[pairs[-1][0]] == "(":
+        (opening, closing), depth, cuts = pairs[-1], 0, []
+        for position in range(opening + 1, closing):
+            depth += (bare[position] in _OPENING) - (bare[position] in _CLOSING)
+            cuts += [position + 2] if bare[position : position + 2] == ", " and depth == 0 else []
+    else:
+        raise _UnknownFormError
+    inner = margin + 2 * style.indent
+    pieces = [line[a:b] for a, b in zip([0, *cuts], [*cuts, len(line)], strict=True)]
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        start = inner if len(lines) > 1 else margin
+        if _columns(start + (lines[-1] + piece).rstrip()) <= style.width:
+            lines[-1] += piece
+        else:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(piece)
+    if len(lines) == 1 or any(_columns((inner if n else margin) + own) > style.width for n, own in enumerate(lines)):
+        raise _UnknownFormError
+    return [lines[0], *(inner + own for own in lines[1:])]
 
 
 def _is_magic(line: str, style: Style) -> bool:

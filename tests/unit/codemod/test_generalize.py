@@ -148,12 +148,12 @@ def test_an_equal_place_beside_the_edit_follows(before, old, new, target, answer
 
 def test_nobody_is_asked_about_what_would_not_parse():
     shown = Demonstration("m.py", "def g(old): return old\n", "def g(older): return older\n")
-    texts = {"m.py": shown.after, "n.py": "def f(old, older): return old\n", "o.py": "def h(old): return old\n"}
+    texts = {"m.py": shown.after, "n.py": "def f(old, older):\n    return old\n", "o.py": "def h(old): return old\n"}
     asked: list[str] = []
     proposal = generalize([shown], texts, MemorySandbox(), lambda question: asked.append(question.path) or True)
     assert (sorted(proposal.texts), set(asked)) == (["o.py"], {"o.py"})
     assert proposal.rules[0].places == 2
-    assert "n.py:1: would not parse any more; change it by hand" in proposal.undone
+    assert "n.py:1 and 1 place more: would not parse any more; change them by hand" in proposal.undone
 
 
 def test_a_place_that_is_refused_stays_as_it_is():

@@ -8,6 +8,7 @@ from graftline.codemod.migration.line_breaks import keep_line_breaks
 _BLACK = Style("python", 40, "    ", True, True)
 _PRETTIER = Style("typescript", 40, "  ", False, True)
 _JAVA = Style("java", 40, "    ", False, False)
+_ECLIPSE = Style("java", 38, "    ", False, True)
 _CASES = {
     "joined": (_BLACK, "super(Foo, self).__init__(\n    alpha, beta, gamma\n)\n",
                "super().__init__(\n    alpha, beta, gamma\n)\n", "super().__init__(alpha, beta, gamma)\n"),
@@ -25,6 +26,19 @@ _CASES = {
     "java": (_JAVA, "class A { void f() {\n    this.getBean().register(\n        alpha, beta);\n} }\n",
              "class A { void f() {\n    getBean().register(\n        alpha, beta);\n} }\n",
              "class A { void f() {\n    getBean().register(alpha, beta);\n} }\n"),
+    "import": (_PRETTIER, "import { alpha, beta, gamma } from 'a'\n", "import { alpha, beta, gamma } from 'node:a'\n",
+               "import {\n  alpha,\n  beta,\n  gamma\n} from 'node:a'\n"),
+    "import-joined": (_PRETTIER, "import {\n  alpha,\n  beta,\n  gamma\n} from 'node:a'\n",
+                      "import {\n  alpha,\n  beta,\n  gamma\n} from 'a'\n", "import { alpha, beta, gamma } from 'a'\n"),
+    "java-calls": (_ECLIPSE, "class A { void f() {\n    String a = b.from(c.d(), OLD)\n            .get(e);\n} }\n",
+                   "class A { void f() {\n    String a = b.from(c.d(), A_LONGER_NEW)\n            .get(e);\n} }\n",
+                   "class A { void f() {\n    String a = b\n            .from(c.d(), A_LONGER_NEW)\n            .get(e);\n} }\n"),
+    "java-arguments": (_ECLIPSE, "class A { void f() {\n    String a = b.from(cd, OLD);\n} }\n",
+                       "class A { void f() {\n    String a = b.from(cd, A_LONGER_NEW);\n} }\n",
+                       "class A { void f() {\n    String a = b.from(cd,\n            A_LONGER_NEW);\n} }\n"),
+    "java-operators": (_ECLIPSE, "class A { void f() {\n    String a = b(c, OLD) + d;\n} }\n",
+                       "class A { void f() {\n    String a = b(c, A_LONGER_NEW) + d;\n} }\n",
+                       "class A { void f() {\n    String a = b(c, A_LONGER_NEW) + d;\n} }\n"),
 }  # fmt: skip
 
 
