@@ -104,7 +104,7 @@ def _fit(folder: Path, base: Base, layer: str, pair: Pair) -> Pair:
     shape = base.shapes.get(f"{layer}.weight")
     if shape is None:
         reason = (
-            "its output layer is its embedding; train with train_unembed: false"
+            "its output layer is its embedding; train with train_unembed: false, or have `graftline model export` add it to a model"
             if layer == "output"
             else "name its own base"
         )

@@ -1,14 +1,17 @@
 """A model with a LoRA adapter added to its weights: a full model of its own, for whatever loads models and knows no adapters.
 
 Weights are changed where they lie in a copy of the files, one matrix at a time, in float32, and rounded to the precision that
-they are stored in; so a model larger than the memory can be merged.
+they are stored in; so a model larger than the memory can be merged. An output layer that is the embedding becomes one of its own
+where the adapter changes it, for the embedding stays as it was.
 """
 
 import json
 import shutil
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graftline.core.build import Built, Contents, Request, build
 from graftline.core.errors import DataError, ModelError
@@ -18,6 +21,7 @@ from graftline.llm.weights.peft_files import CONFIG, WEIGHTS, PeftAdapter, decod
 
 KIND = "merged-model"
 """Of the record of a merged model."""
+_HEAD, _EMBEDDING = "lm_head", "model.embed_tokens.weight"
 _MAX_HEADER_BYTES = 100 << 20
 
 
@@ -39,7 +43,7 @@ def merge_adapter(adapter: Path, base: Path, into: Path) -> Built:
 
     DataError if the adapter is none, or of another model; ModelError if there is no model in `base`.
     """
-    lora, tensors = read_adapter(adapter, "a merge"), read_model(base)
+    lora, tensors = read_adapter(adapter, "a merge"), with_tied_head(read_model(base))
     check_fits(adapter, lora, tensors)
     files = sorted(path for path in base.iterdir() if path.is_file() and path.name != RECORD_NAME)
     inputs = {f"base/{path.name}": sha256_file(path) for path in files}
@@ -48,13 +52,19 @@ def merge_adapter(adapter: Path, base: Path, into: Path) -> Built:
     def make(partial: Path) -> Contents:
         for path in files:
             shutil.copyfile(path, partial / path.name)
-        for layer, (down, up) in lora.pairs.items():
+        # an output layer that is added to a file moves all that is in it: it comes last
+        for layer, (down, up) in sorted(lora.pairs.items(), key=lambda item: item[0] == _HEAD):
             tensor = tensors[f"{layer}.weight"]
             with (partial / tensor.file).open("r+b") as stream:
                 stream.seek(tensor.start)
                 weights = decode_floats(stream.read(tensor.end - tensor.start), tensor.kind).reshape(tensor.shape)
+                merged = encode_floats(weights + lora.scaling * (up @ down), tensor.kind)
+                if layer == _HEAD and tensor == tensors.get(_EMBEDDING):
+                    # what goes in is looked up in the matrix that the adapter was not trained to change
+                    _untie(partial, tensor, merged)
+                    continue
                 stream.seek(tensor.start)
-                stream.write(encode_floats(weights + lora.scaling * (up @ down), tensor.kind))
+                stream.write(merged)
         for file in {tensor.file for tensor in tensors.values()}:
             sync(partial / file)
         return Contents({"layers": len(lora.pairs)})
@@ -77,15 +87,52 @@ def read_model(folder: Path) -> dict[str, StoredTensor]:
     return tensors
 
 
+def with_tied_head(tensors: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """Return `tensors` with the embedding as the output layer, where a model has none of its own."""
+    tied = tensors.get(_EMBEDDING)
+    return {f"{_HEAD}.weight": tied, **tensors} if tied is not None else tensors
+
+
+def _untie(folder: Path, embedding: StoredTensor, head: bytes) -> None:
+    """Give the model in `folder` an output layer of its own, behind the other tensors of the file with its embedding."""
+    name, path = f"{_HEAD}.weight", folder / embedding.file
+    partial = path.with_name(f".{path.name}.partial")
+    with path.open("rb") as old, partial.open("wb") as new:
+        (length,) = struct.unpack("<Q", old.read(8))
+        header = json.loads(old.read(length))
+        size = path.stat().st_size - 8 - length
+        header[name] = {"dtype": embedding.kind, "shape": embedding.shape, "data_offsets": [size, size + len(head)]}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
+        new.write(struct.pack("<Q", len(text)) + text)
+        shutil.copyfileobj(old, new)
+        new.write(head)
+    partial.replace(path)
+    _edit_json(folder / "config.json", lambda config: {**config, "tie_word_embeddings": False})
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        _edit_json(
+            index, lambda content: {**content, "weight_map": {**content.get("weight_map", {}), name: embedding.file}}
+        )
+
+
+def _edit_json(path: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    try:
+        content = edit(json.loads(path.read_bytes()))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}); fetch or convert the model again") from None
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    sync(path)
+
+
 def check_fits(folder: Path, adapter: PeftAdapter, tensors: dict[str, StoredTensor]) -> None:
     """Raise DataError unless every layer of the adapter in `folder` is one of the model."""
     for layer, (down, up) in adapter.pairs.items():
         tensor = tensors.get(f"{layer}.weight")
         if tensor is None:
-            reason = "name the model that the adapter was trained on"
-            if layer.rpartition(".")[2] == "lm_head":
-                reason = "its output layer is its embedding; train with train_unembed: false"
-            raise DataError(f"{folder}: changes {layer!r}, which the base has not: {reason}")
+            raise DataError(
+                f"{folder}: changes {layer!r}, which the base has not: name the model that the adapter was trained on"
+            )
         shape = up.shape[0], down.shape[1]
         if tensor.shape != shape:
             own = " x ".join(map(str, tensor.shape))

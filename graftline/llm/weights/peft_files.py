@@ -20,7 +20,9 @@ Pair = tuple[np.ndarray, np.ndarray]
 """The matrices A, (rank, columns), and B, (rows, rank), of one layer, in float32."""
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _NAME = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<side>[AB])\.weight")
-_NOT_APPLIED = ("alpha_pattern", "rank_pattern", "use_dora", "fan_in_fan_out", "modules_to_save", "lora_bias")
+_NOT_APPLIED = (
+    "alpha_pattern", "rank_pattern", "use_dora", "fan_in_fan_out", "modules_to_save", "lora_bias", "ensure_weight_tying",
+)  # fmt: skip
 """Settings of PEFT that change what an adapter does."""
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from graftline.core.build import lock_folder
 from graftline.core.errors import DataError, ModelError
 from graftline.core.hashing import digest, sha256_file
-from graftline.llm.weights.merge import StoredTensor, check_fits, read_model
+from graftline.llm.weights.merge import StoredTensor, check_fits, read_model, with_tied_head
 from graftline.llm.weights.peft_files import CONFIG, WEIGHTS, Pair, read_adapter
 from graftline.training.local.checkpoints import ADAPTER, ADAPTER_CONFIG, FACTS, CheckpointStore
 from graftline.training.local.engine import MAX_RANK
@@ -37,10 +37,7 @@ def import_adapter(folder: Path, base: Path, base_name: str, store: Path) -> str
         DataError: there is no adapter that the backend can train, or it is one of another model.
         ModelError: there is no model in `base`, or a server has its checkpoints in `store`.
     """
-    adapter, tensors = read_adapter(folder, "the backend"), read_model(base)
-    tied = tensors.get("model.embed_tokens.weight")
-    if "lm_head.weight" not in tensors and tied is not None:
-        tensors["lm_head.weight"] = tied  # the output layer is the embedding, and has an adapter of its own
+    adapter, tensors = read_adapter(folder, "the backend"), with_tied_head(read_model(base))
     check_fits(folder, adapter, tensors)
     if adapter.rank > MAX_RANK:
         raise DataError(f"{folder}: has rank {adapter.rank}; the backend trains up to {MAX_RANK}")

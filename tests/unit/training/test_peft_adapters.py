@@ -129,6 +129,42 @@ def test_a_merged_model_is_the_base_with_the_adapter(adapter: Path, base: Path, 
     assert (tmp_path / "merged" / "tokenizer.json").is_file()
 
 
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")  # of peft: what it says is done here
+@pytest.mark.parametrize("shard", ["1GB", "60KB"])
+def test_an_output_layer_that_is_the_embedding_becomes_one_of_its_own(tmp_path: Path, shard: str) -> None:
+    tied = make_tiny_model(tmp_path / "tied", is_tied=True)
+    AutoModelForCausalLM.from_pretrained(tied, dtype=torch.float32).save_pretrained(tied, max_shard_size=shard)
+    if shard == "60KB":
+        (tied / "model.safetensors").unlink()
+    adapter = make_adapter(tied, tmp_path / "style", target_modules=["q_proj", "lm_head"])
+    folder = merge_adapter(adapter, tied, tmp_path / "merged").folder
+    assert plain(folder) == pytest.approx(by_peft(tied, adapter), abs=1e-4)
+    merged = AutoModelForCausalLM.from_pretrained(folder)
+    before = AutoModelForCausalLM.from_pretrained(tied)
+    assert merged.config.tie_word_embeddings is False
+    assert torch.equal(merged.get_input_embeddings().weight, before.get_input_embeddings().weight)
+    # what is merged into it once more is an ordinary layer
+    again = merge_adapter(adapter, folder, tmp_path / "again").folder
+    assert plain(again) == pytest.approx(by_peft(folder, adapter), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")  # of peft: what it says is done here
+@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+def test_an_exported_file_has_an_output_layer_of_its_own_where_the_adapter_changes_it(
+    tmp_path: Path, architecture: str
+) -> None:
+    model = make_model(tmp_path / "model", architecture, is_tied=True)
+    adapter = make_adapter(model, tmp_path / "style", target_modules=["k_proj", "lm_head"])
+    source = write_gguf(model, architecture, tmp_path / "base.gguf")
+    export_gguf(adapter, source, tmp_path / "out", "f32")
+    merge_adapter(adapter, model, tmp_path / "merged")
+    expected = GGUFReader(write_gguf(tmp_path / "merged", architecture, tmp_path / "merged.gguf"))
+    tensors = {tensor.name: np.asarray(tensor.data) for tensor in GGUFReader(tmp_path / "out" / "style.gguf").tensors}
+    assert {*tensors} == {tensor.name for tensor in expected.tensors} > {"output.weight", "token_embd.weight"}
+    for tensor in expected.tensors:
+        assert tensors[tensor.name] == pytest.approx(np.asarray(tensor.data), abs=1e-6), tensor.name
+
+
 def test_sixteen_bits_are_rounded_to_the_nearest_and_ties_to_even() -> None:
     values = torch.tensor([1.0, 1.00390625, 1.01171875, -2.3456, 3e38, 1e-40])  # the second and third lie half way
     expected = values.to(torch.bfloat16).float().numpy()
