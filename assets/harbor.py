@@ -56,13 +56,15 @@ def harbor_assets() -> list[dg.AssetsDefinition]:
     # a file says itself which tasks it is made of, if of any
     every_partition = dg.AllPartitionMapping()
     tasks = dg.AssetDep("tasks", partition_mapping=every_partition)
+    changes = dg.AssetDep("repository_changes")
     # of two sets of partitions, one in the other
     same_name = dg.IdentityPartitionMapping()
     deployed = [dg.AssetDep(name, partition_mapping=same_name) for name in DEPLOYED]
     judged = [dg.AssetDep(name, partition_mapping=every_partition) for name in ("splits", "tasks", "trained_adapter")]
+    judged.append(changes)
     return [
         _asset(
-            harbor_deployment, GROUP, DEPLOYMENTS, [tasks], lambda paths, built: _metadata_of_deployment(built),
+            harbor_deployment, GROUP, DEPLOYMENTS, [tasks, changes], lambda paths, built: _metadata_of_deployment(built),
             rows_by_partition,
         ),
         _asset(

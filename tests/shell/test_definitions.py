@@ -118,10 +118,10 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
             "teacher_srl",
             "teacher_steps",
         ],
-        "harbor_deployment": ["tasks"],
+        "harbor_deployment": ["repository_changes", "tasks"],
         "instance_batch": ["harbor_deployment"],
         "deployment_evaluation": ["harbor_deployment", "instance_batch"],
-        "evaluation": ["splits", "tasks", "trained_adapter"],
+        "evaluation": ["repository_changes", "splits", "tasks", "trained_adapter"],
     }
 
 

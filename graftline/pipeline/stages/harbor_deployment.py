@@ -17,7 +17,13 @@ from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.harbor.address import deployment_path
-from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
+from graftline.harbor.deployment_file import (
+    DeploymentFile,
+    Refactoring,
+    RepositoryRefactoring,
+    deployment_spec,
+    load_deployment,
+)
 from graftline.harbor.messages import Deployment, read
 from graftline.pipeline.harbor_port import place_of
 from graftline.pipeline.lineage import Lineage, request_of
@@ -60,7 +66,11 @@ def harbor_deployment(lineage: Lineage, name: str) -> Built:
     """Upload the deployment of one file of configs/harbor, and have it built; what is there already is used."""
     file = deployment_file(lineage.paths, name)
     environment = file.environment
-    inputs = find_tasks(lineage, environment.tasks) if isinstance(environment, Refactoring) else {}
+    inputs: dict[str, ArtifactRecord] = {}
+    if isinstance(environment, Refactoring):
+        inputs = find_tasks(lineage, environment.tasks)
+    elif isinstance(environment, RepositoryRefactoring):
+        inputs = find_tasks(lineage, environment.changes)
     with TemporaryDirectory(prefix="graftline-") as staging:
         with report_in_file(name):
             spec = deployment_spec(file, lineage.paths.root, Path(staging))
@@ -126,9 +136,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def find_tasks(lineage: Lineage, file: str) -> dict[str, ArtifactRecord]:
-    """Return the artifact that a file of tasks is of, as an input; nothing where it is none of the lineage."""
-    path, tasks = lineage.paths.root / file, lineage.paths.data / "tasks"
-    return {"tasks": lineage.read_input(path.parent, "tasks")} if path.is_relative_to(tasks) else {}
+    """Return the artifact that a file of tasks, or of changes, is of, as an input; nothing where it is none of the lineage."""
+    path, paths = lineage.paths.root / file, lineage.paths
+    if path.is_relative_to(paths.data / "tasks"):
+        return {"tasks": lineage.read_input(path.parent, "tasks")}
+    if path.is_relative_to(paths.repository_changes):
+        return {"repository_changes": lineage.read_input(paths.repository_changes, "repository_changes")}
+    return {}
 
 
 def write_json(path: Path, value: Mapping[str, Any], sort_keys: bool = True) -> None:

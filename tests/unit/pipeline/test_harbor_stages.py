@@ -12,8 +12,9 @@ import pytest
 
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, GraftlineError, HarborError, RecordError
+from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
-from graftline.core.record import load_record
+from graftline.core.record import ArtifactRecord, load_record
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.pipeline import evaluation_checks as checks
@@ -33,6 +34,7 @@ from graftline.pipeline.stages.harbor_deployment import (
 from tests.harbor_lineage import task, use_service, write_deployment, write_tasks
 from tests.harbor_parts import KEY, service
 from tests.lineages import opened_at
+from tests.repository_tasks import repository_task
 
 STAGES = (harbor_deployment, instance_batch, evaluation)
 
@@ -151,6 +153,31 @@ def test_tasks_of_the_lineage_are_an_input(root: Path) -> None:
         tasks = lineage.build(folder, Request("tasks", "python/test", "1"), write).record
         record = harbor_deployment(lineage, "tiny").record
     assert (record.inputs, record.counts["rows"]) == ({"tasks": tasks.identity}, 2)
+
+
+def test_changes_of_the_lineage_are_an_input_and_others_are_another_deployment(root: Path) -> None:
+    environment = {
+        "kind": "repository_refactoring",
+        "changes": "data/repository_changes/test.jsonl",
+        "has_image": False,
+    }
+    write_deployment(root, environment=environment, evaluation=None)
+    folder = Paths(root).repository_changes
+
+    def build(lineage: Lineage, *ids: str) -> ArtifactRecord:
+        def write(partial: Path) -> Contents:
+            write_lines(partial / "test.jsonl", [repository_task(id=id) for id in ids])
+            return Contents({"rows": len(ids)})
+
+        request = Request("repository_changes", "all", "1", config={"ids": [*ids]})
+        changes = lineage.build(folder, request, write).record
+        record = harbor_deployment(lineage, "tiny").record
+        assert (record.inputs, record.counts["rows"]) == ({"repository_changes": changes.identity}, len(ids))
+        return record
+
+    with opened(root, "test") as lineage:
+        first, second = build(lineage, "acme/shop@2"), build(lineage, "acme/shop@2", "acme/shop@3")
+    assert (first.counts["version"], second.counts["version"]) == (1, 2)
 
 
 class Outcomes:
