@@ -132,6 +132,11 @@ class _Run:
         """The texts that may be changed."""
         return {path: text for path, text in self.texts.items() if path not in self.kept_paths}
 
+    @property
+    def kept_texts(self) -> dict[str, str]:
+        """The texts that stay, by which rules are told from broader ones."""
+        return {path: text for path, text in self.texts.items() if path in self.kept_paths}
+
     def follow(self, changes: Sequence[FileChange]) -> bool:
         """Have the rest follow `changes`; return whether a rule was made."""
         texts = self.open_texts
@@ -139,7 +144,9 @@ class _Run:
         shown = [Demonstration(change.path, change.before, change.after) for change in changes]
         ask = answer_with_model(self.instruction, self.model, list_examples(shown)) if self.model else None
         questions = self.settings.questions if ask else 0
-        followed = follow_edit(changes, current, self.folder, self.sandbox, ask, self.instruction, questions)
+        followed = follow_edit(
+            changes, current, self.folder, self.sandbox, ask, self.instruction, questions, self.kept_texts
+        )
         for rewritten in followed.files:
             self.texts[rewritten.file.path.relative_to(self.folder).as_posix()] = rewritten.text
         self.rules += [rule for rule in followed.rules if rule.action not in [own.action for own in self.rules]]
@@ -153,7 +160,9 @@ class _Run:
         texts = {**self.open_texts, path: edited}
         try:
             shown = [Demonstration(path, self.texts[path], edited)]
-            changed = generalize(shown, texts, self.sandbox, instruction=self.instruction).texts
+            changed = generalize(
+                shown, texts, self.sandbox, instruction=self.instruction, negatives=self.kept_texts
+            ).texts
         except DataError:
             changed = {}
         return digest_texts({path: edited, **changed})
@@ -198,7 +207,8 @@ def refactor(
 ) -> Proposal:
     """Return what becomes of the files below the folder `repository` if `instruction` is done.
 
-    `examples` are files before and after, which lead where there are some; `keep` are files and folders that stay; `tests` is a
+    `examples` are files before and after, which lead where there are some; `keep` are files and folders that stay, and
+    rules that change nothing in them go before others; `tests` is a
     command that the jail of `jail` runs in a copy of the folder, before and after. `report` is told what is being done.
 
     Raises:

@@ -1,7 +1,7 @@
 """A folder whose files follow an edit that was made by hand in some of them, as rules and as texts for somebody to review."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import repeat
@@ -56,6 +56,7 @@ def follow_edit(
     ask: Ask | None = None,
     instruction: str = "",
     max_questions: int = 5,
+    negatives: Mapping[str, str] | None = None,
 ) -> FollowedEdit:
     """Return what becomes of `files`, as they are below `folder`, if what `changes` show is done in all of them.
 
@@ -73,7 +74,7 @@ def follow_edit(
         else Demonstration(change.path, change.before, change.after)
         for change in changes
     ]
-    proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions)
+    proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions, negatives)
     rules = [rule for proposed in proposal.rules for rule in _make_rules(proposed, changes, sandbox)]
     written = {
         path: text.replace("\n", "\r\n") if path in with_returns else text for path, text in proposal.texts.items()

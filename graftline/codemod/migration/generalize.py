@@ -88,11 +88,13 @@ def generalize(
     ask: Ask | None = None,
     instruction: str = "",
     max_questions: int = 5,
+    negatives: Mapping[str, str] | None = None,
 ) -> Proposal:
     """Return what becomes of `files` if what `demonstrations` show is done everywhere.
 
     `files` are as they are with the edits shown; those in folders of others (`VENDORED`) stay. `instruction` is what
-    somebody says of the change, such as the subject of its commit. `ask` is called at most `max_questions` times.
+    somebody says of the change, such as the subject of its commit. `ask` is called at most `max_questions` times. Of rules that make
+    the edit elsewhere, those that leave the texts of `negatives` as they are go before the others.
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
@@ -103,6 +105,9 @@ def generalize(
         if (language := language_of(path)) is not None and not VENDORED & set(PurePosixPath(path).parts[:-1])
     }
     repository = Repository(dict(files), languages, sandbox)
+    kept_files = dict(negatives or {})
+    kept_languages = {path: language for path in kept_files if (language := language_of(path)) is not None}
+    kept_repository = Repository(kept_files, kept_languages, sandbox)
     originals = dict(repository.texts)
     rules: list[ProposedRule] = []
     options: list[Option] = []
@@ -117,7 +122,7 @@ def generalize(
         if step == _MAX_STEPS:
             undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
-        selection, support = _choose(focus, units, repository, instruction, ask, remaining, shared)
+        selection, support = _choose(focus, units, repository, kept_repository, instruction, ask, remaining, shared)
         if selection is None:
             undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
@@ -178,7 +183,8 @@ def _follow(
         texts = {path: text for path, text in repository.texts.items() if text != originals[path]}
         if texts and unit.before != unit.after and unit.sites:
             changed = Repository(texts, repository.languages, repository.sandbox)
-            selection, _ = _choose(unit, [unit], changed, instruction, None, 0, frozenset())
+            nothing = Repository({}, {}, repository.sandbox)
+            selection, _ = _choose(unit, [unit], changed, nothing, instruction, None, 0, frozenset())
             if selection is not None and selection.is_sure:
                 yield _apply(selection, unit.language, changed)
                 repository.texts.update(changed.texts)
@@ -292,6 +298,7 @@ def _choose(
     focus: Unit,
     units: Sequence[Unit],
     repository: Repository,
+    negatives: Repository,
     instruction: str,
     ask: Ask | None,
     questions: int,
@@ -311,7 +318,7 @@ def _choose(
     for site, follows_shown in sites:
         options = list(generate_options(change, site, instruction))[:_MAX_OPTIONS]
         evidence = weigh_evidence(options, site, focus, pairs, repository.sandbox, follows_shown)
-        choices = _group(evidence.options, repository.find_places(evidence.options, focus.language))
+        choices = _list_choices(evidence.options, focus.language, repository, negatives)
         if choices and (selection is None or any(choice.places for choice in choices)):
             selection = select(
                 choices,
@@ -353,6 +360,19 @@ def _choose_renaming(
     traits = repository.traits_of(place for choice in choices for place in choice.places)
     selection = select(choices, [1 / len(choices)] * len(choices), traits, [], answer, remaining)
     return selection if selection.is_sure else None
+
+
+def _list_choices(
+    options: Sequence[Option], language: Language, repository: Repository, negatives: Repository
+) -> list[Choice]:
+    """Return the options by their places; those alone that change nothing of `negatives`, where one of them has places."""
+    choices = _group(options, repository.find_places(options, language))
+    if not negatives.texts:
+        return choices
+    matches = zip(options, negatives.find_places(options, language), strict=True)
+    careful = [option for option, places in matches if not places.places and not places.broken]
+    narrowed = [replace(c, options=own) for c in choices if (own := tuple(o for o in c.options if o in careful))]
+    return narrowed if any(choice.places for choice in narrowed) else choices
 
 
 def _group(options: Sequence[Option], places: Sequence[OptionPlaces]) -> list[Choice]:

@@ -349,3 +349,21 @@ def test_one_edit_is_made_in_other_forms(name):
 
     proposal = _follow({"m.py": edit}, {path: text for path, (text, _) in files.items()}, answer)
     assert proposal.texts == {path: text for path, (_, text) in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("negative", "stays"),
+    [("cache", True), ("client", False)],  # where what stays is like the edit itself, it tells nothing
+)
+def test_rules_that_leave_what_stays_as_it_is_go_before_others(negative: str, stays: bool) -> None:
+    texts = {
+        f"{name}.py": f"def load(url):\n    return {name}.get_all(url, {n})\n"
+        for n, name in enumerate(("client", "cache", "client2"))
+    }
+    texts["b.py"] = "def load(row):\n    return client.get_all(row, 4)\n"
+    before = texts["client.py"]
+    texts["client.py"] = before.replace("get_all", "fetch_all")
+    shown = [Demonstration("client.py", before, texts["client.py"])]
+    negatives = {"old.py": f"def load(url):\n    return {negative}.get_all(url, 5)\n"}
+    proposal = generalize(shown, texts, MemorySandbox(), negatives=negatives)
+    assert ("b.py" in proposal.texts, "cache.py" not in proposal.texts) == (True, stays)
