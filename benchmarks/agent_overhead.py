@@ -29,7 +29,6 @@ from benchmarks.machine import machine
 
 _INSTRUCTIONS = {
     "getLogger": "Get loggers with logging.get_logger where logging.getLogger is called",
-    "super": "Drop class and self of super(cls, self).__init__",
     "isinstance": "Test isinstance for str by the helper is_text",
 }
 _MOMENTS = (0.1, 0.3, 0.6, 0.9)
@@ -114,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_overhead", description=__doc__)
     parser.add_argument("--files", default="500,5000", help="sizes of the repository")
-    parser.add_argument("--edits", default="getLogger,super,isinstance")
+    parser.add_argument("--edits", default=",".join(_INSTRUCTIONS))
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
     peers: dict[str, Any] = {}

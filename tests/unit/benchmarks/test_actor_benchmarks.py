@@ -42,7 +42,17 @@ def test_the_loop_and_the_bare_client_ask_the_same(checkout: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["actors", "actor_overhead", "chat_pool", "follow_speed", "job_queue", "soak", "state_store", "teacher_quality"],
+    [
+        "actors",
+        "actor_overhead",
+        "agent_overhead",
+        "chat_pool",
+        "follow_speed",
+        "job_queue",
+        "soak",
+        "state_store",
+        "teacher_quality",
+    ],
 )
 def test_a_benchmark_says_how_it_is_run(checkout: Path, name: str) -> None:
     done = subprocess.run(
