@@ -4,6 +4,8 @@ Every function is bounded (`codemod.source_files`), and none prints. Where a pat
 `mcp_server.boundary` judges it first.
 """
 
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from pathlib import Path
 
 from graftline.astgrep.binding import Language
 from graftline.codemod.follow import FollowedEdit, follow_edit, rewrite_accepted
+from graftline.codemod.git_command import run_git
 from graftline.codemod.history import FileChange, list_ignored_by_git, read_commit, read_working_tree
 from graftline.codemod.migration.generalize import Ask
 from graftline.codemod.review import Accepts, PlaceGroup, group_places, keep_accepted, reject
@@ -25,7 +28,7 @@ from graftline.codemod.source_files import (
     rewrite_files,
 )
 from graftline.codemod.writes import FileWrite
-from graftline.core.errors import DataError
+from graftline.core.errors import BoundaryError, ConfigError, DataError
 from graftline.core.processes import default_workers
 from graftline.datasets.language import language_of_path
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
@@ -218,3 +221,15 @@ def choose_places(
 def is_unsure(followed: FollowedEdit) -> bool:
     """Return whether an edit may well mean something else than what was made of it."""
     return any(rule.facts["confidence"] < UNSURE for rule in followed.rules)
+
+
+def identify_repository(folder: Path) -> str:
+    """Return what tells the repository of `folder` from others: where it was cloned from, else its top, else the folder."""
+    try:
+        address = run_git(folder, "config", "--get", "remote.origin.url", check=False)
+        top = run_git(folder, "rev-parse", "--show-toplevel", check=False)
+    except (BoundaryError, ConfigError):
+        address = top = None
+    name = os.fsdecode(address or top or b"").strip().removesuffix(".git")
+    # a password in an address tells nothing of the repository
+    return re.sub(r"//[^/@]*@", "//", name) or str(folder.resolve())

@@ -39,6 +39,15 @@ def line(row: Mapping[str, Any], **changes: Any) -> bytes:
     return json.dumps({**row, **changes}).encode()
 
 
+RECORDED = {
+    "task_id": "recorded:1",
+    "language": "python",
+    "instruction": "Call get.",
+    "group": "recorded/1",
+    "origin": "rule-1",
+    "steps": [{"prompt": {"text": "fetch(1)"}, "sandbox_result": {"after": "get(1)"}}],
+    "reward": {"value": None, "cause": "undecided"},
+}
 ROWS: Mapping[str, Sequence[bytes]] = {
     "release_pairs": [
         b"x" * ((2 << 20) + 1),
@@ -57,6 +66,7 @@ ROWS: Mapping[str, Sequence[bytes]] = {
         line(PAIR, pre=PROBLEM),
     ],
     "commitpackft": [line(COMMIT)],
+    "recorded": [line(RECORDED)],
     "agentpack": [line(PATCH), line(PATCH, patch=TWO_FILES)],
 }
 

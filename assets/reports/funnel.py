@@ -24,6 +24,7 @@ REASONS: Mapping[str, str] = {
     "several_files": "a patch of several files",
     "bad_patch": "a patch that cannot be read",
     "contaminated": "too near to an evaluation",
+    "not_accepted": "a change that its user did not accept",
     "duplicate_id": "the same id as another edit",
     "duplicate_row": "instruction and text before of another edit",
     "duplicate_commit": "the same file of the same commit as another edit",

@@ -39,14 +39,19 @@ def record_run(
     folder: Path,
     sandbox: Sandbox,
     model: str = "",
+    repository: str = "",
 ) -> list[Trajectory]:
     """Append the trajectories of a run to shards below `folder`, one folder a language, and return them.
+
+    `repository` is what tells the repository from others, which is not to be in two splits; a digest of it is kept.
 
     `accepted` are the files with the places that were accepted; None where nobody has decided. SandboxError if a rule cannot be
     applied.
     """
     trajectories = [
-        _trajectory(instruction, rule, proposal, accepted, sandbox, model) for rule in proposal.rules if rule.examples
+        _trajectory(instruction, rule, proposal, accepted, sandbox, model, repository)
+        for rule in proposal.rules
+        if rule.examples
     ]
     for language in sorted({trajectory.language for trajectory in trajectories}):
         with ShardWriter(folder / language, TEACHER) as writer:
@@ -101,13 +106,14 @@ def _trajectory(
     accepted: Sequence[RewrittenFile] | None,
     sandbox: Sandbox,
     model: str,
+    repository: str,
 ) -> Trajectory:
     example = rule.examples[0]
     values = {"instruction": instruction, "before": example.before, "target": example.after}
     task = Task(
         id=f"{DATASET}:{digest([rule.language, values])[:16]}", dataset=DATASET, language=rule.language,
         # nobody has said under which license the repository is
-        license="NOASSERTION", group=DATASET, origin=rule.id, tags=("agent",), instruction_source="human", answerable=True,
+        license="NOASSERTION", group=f"{DATASET}/{digest(repository)[:16]}" if repository else DATASET, origin=rule.id, tags=("agent",), instruction_source="human", answerable=True,
         answerable_by="written", **values,
     )  # fmt: skip
     step = Step("", rule.action, StateUpdate(history=[f"made {rule.id}"[:256]]))

@@ -96,7 +96,7 @@ def refactor(
         write_files(result.writes, default_journals())
     if record:
         is_decided = is_written or bool(result.rejected) or ask
-        _record(root, instruction, proposal, result if is_decided else None, model or "")
+        _record(root, instruction, folder, proposal, result if is_decided else None, model or "")
     if as_json:
         print_json(_as_dict(proposal, agent_model, result, is_written))
     else:
@@ -134,13 +134,24 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
         yield model
 
 
-def _record(root: Path | None, instruction: str, proposal: "Proposal", result: "Rewrite | None", model: str) -> None:
-    """Keep a run, with what became of its places where that was decided."""
+def _record(
+    root: Path | None, instruction: str, repository: Path, proposal: "Proposal", result: "Rewrite | None", model: str
+) -> None:
+    """Keep a run, with what became of its places where that was decided; not where the terms of the model forbid to train on it."""
     from graftline.agent.record import DATASET, record_run
+    from graftline.llm.fleet import load_fleet
+    from graftline.repository import identify_repository
 
-    folder = find_paths(root).data / "trajectories" / "attempts" / DATASET
+    paths = find_paths(root)
+    terms = load_fleet(paths.configs, model.partition(":")[0]).outputs if model else None
+    if terms is not None and terms.may_train is False:
+        click.echo(f"not recorded: nothing may be trained on what {model} answers ({terms.terms})", err=True)
+        return
+    folder = paths.data / "trajectories" / "attempts" / DATASET
+    accepted = result.files if result else None
     with open_rule_sandbox(root) as sandbox:
-        rows = record_run(instruction, proposal, result.files if result else None, folder, sandbox, model)
+        name = identify_repository(repository)
+        rows = record_run(instruction, proposal, accepted, folder, sandbox, model, name)
     click.echo(f"recorded: {pluralize(len(rows), 'rule')} in {folder}", err=True)
 
 

@@ -115,6 +115,7 @@ class RejectReason(StrEnum):
     SEVERAL_FILES = "several_files"
     BAD_PATCH = "bad_patch"
     CONTAMINATED = "contaminated"
+    NOT_ACCEPTED = "not_accepted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ ReaderName = Literal[
     "marv",
     "oce_dataft",
     "package_releases",
+    "recorded",
     "release_pairs",
     "smellycode",
 ]

@@ -57,7 +57,10 @@ STAGES: Mapping[str, Stage] = {
     ),
     "teacher_trajectories": Stage(
         "partition", "trajectories:teacher_trajectories",
-        ("graftline.rollouts.collect", "graftline.rollouts.teachers.open", *_SANDBOX, *_FILES),
+        (
+            "graftline.rollouts.collect", "graftline.rollouts.recorded", "graftline.rollouts.teachers.open", *_SANDBOX,
+            *_FILES,
+        ),
     ),
     "trajectories": Stage("partition", "trajectories:trajectories", ("graftline.rollouts.exports.parquet", *_FILES)),
     "sft_dataset": Stage("recipe", "sft_dataset:sft_dataset", ("graftline.training.rows", *_SANDBOX), True),

@@ -20,6 +20,7 @@ from graftline.rollouts.collect import collect
 from graftline.rollouts.collect_many import Attempts, collect_many, times_folder, worker_attempts
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.rollouts.queue.base import Job
+from graftline.rollouts.recorded import adopt_recorded
 from graftline.rollouts.shards import current_attempts, latest_by_key, link_shards, read_shards, sealed_shards
 from graftline.rollouts.task import Task, select_for_agents
 from graftline.rollouts.trajectory import Trajectory, attempt_key, tally
@@ -50,7 +51,7 @@ def trajectories(lineage: Lineage, language: Language, split: Split) -> Built:
 
 
 def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> Built:
-    """Let the teacher attempt the tasks of one language and split; earlier attempts, and other teachers', stay."""
+    """Let the teacher attempt the tasks of one language and split; earlier attempts, those of others, and recorded ones stay."""
     source, teacher = lineage.paths.partition("tasks", language, split), lineage.ports.teacher
     folder = lineage.paths.attempts(language, split, teacher.name)
     request, made_by = _attempts_request(lineage, language, split)
@@ -78,12 +79,26 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
             is_same_code = record is not None and record.code_version == request.code_version
             times = times_folder(lineage.paths.logs, language, split) / f"{folder.name}.jsonl"
             current = _compute(lineage, tasks, made_by, known_attempts if is_same_code else {}, target, times)
+        current = [*current, *_read_recorded(lineage, language, tasks)]
         added = [trajectory for trajectory in current if known_attempts.get(trajectory.key) != trajectory]
         if added or not earlier:
             write_lines(target / f"shard-{len(earlier) + 1:05}.jsonl", added)
         return Contents({**tally(current), **left_out})
 
     return lineage.build(folder, request, make)
+
+
+def _read_recorded(lineage: Lineage, language: Language, tasks: Sequence[Task]) -> list[Trajectory]:
+    """Return the attempts that users recorded at those of `tasks` that are made of them.
+
+    They are no input of their own: which of them there are follows from the tasks.
+    """
+    names = {name for name, dataset in lineage.catalog.sources.items() if dataset.reader == "recorded"}
+    own = [task for task in tasks if task.dataset in names]
+    if not own:
+        return []
+    folders = [lineage.paths.root / str(lineage.catalog.sources[name].url) / language for name in sorted(names)]
+    return adopt_recorded((row for folder in folders for row in read_shards(sealed_shards(folder))), own)
 
 
 def feed_workers(lineage: Lineage) -> None:

@@ -1,0 +1,96 @@
+"""`recorded`: runs of `graftline refactor --record` on this machine, each rule that its user accepted an edit.
+
+A line is a trajectory (`graftline.rollouts.trajectory`), whose reward is the share of the rule's places that were accepted. Of a rule
+that was decided more than once the last word counts. What was rejected, in part or as a whole, or never decided, is no edit.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graftline.astgrep.binding import Language
+from graftline.datasets.catalog import Dataset
+from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
+from graftline.datasets.formats import json_lines
+from graftline.datasets.ingest import parse_row
+from graftline.datasets.readers.base import RawRow, Source
+
+
+class _Prompt(BaseModel):
+    text: str
+
+
+class _Outcome(BaseModel):
+    after: str
+
+
+class _Step(BaseModel):
+    prompt: _Prompt
+    sandbox_result: _Outcome
+
+
+class _Reward(BaseModel):
+    value: float | None
+    cause: str
+
+
+class RecordedRun(BaseModel):
+    """What is read of a line."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str
+    language: Language
+    instruction: str
+    group: str = Field(min_length=1)
+    origin: str = Field(min_length=1)
+    steps: list[_Step] = Field(min_length=1)
+    reward: _Reward
+
+
+def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
+    rows = list(json_lines(folder, dataset, max_line_bytes))
+    last = {id: number for number, row in enumerate(rows) if (id := _task_id(row))}
+    for number, row in enumerate(rows):
+        is_last = last.get(_task_id(row), number) == number
+        again = Rejection(RejectReason.NOT_ACCEPTED, "was decided again later")
+        yield row if is_last else RawRow(row.file, row.line, again)
+
+
+def _task_id(row: RawRow) -> str:
+    parsed = parse_row(row.content) if isinstance(row.content, bytes) else row.content
+    return "" if isinstance(parsed, Rejection) else str(parsed.get("task_id", ""))
+
+
+def _edits(run: RecordedRun, name: str, dataset: Dataset) -> Sequence[RowResult]:
+    if run.reward.value != 1:
+        share = "nothing" if run.reward.value is None else f"{run.reward.value:.0%} of its places"
+        return [Rejection(RejectReason.NOT_ACCEPTED, f"{run.reward.cause}: its user accepted {share}")]
+    if not run.instruction.strip():
+        return [Rejection(RejectReason.EMPTY_INSTRUCTION, "instruction is empty")]
+    before, after = run.steps[0].prompt.text, run.steps[-1].sandbox_result.after
+    for text, reason in ((before, RejectReason.EMPTY_PRE), (after, RejectReason.EMPTY_POST)):
+        if not text.strip():
+            return [Rejection(reason, "has no code on one side")]
+    # the repository is the user's, and its license what the entry says
+    license = dataset.license_of(run.group)
+    edit = Edit(
+        instruction=run.instruction,
+        pre=before,
+        post=after,
+        language=run.language,
+        tags=(name, f"license:{license}"),
+        instruction_source="human",
+        answerable=True,
+        answerable_by="written",
+        id=f"{name}:{run.task_id.rpartition(':')[2]}",
+        dataset=name,
+        license=license,
+        group=run.group,
+        origin=run.origin,
+    )
+    return [edit]
+
+
+SOURCE = Source(_rows, RecordedRun.model_validate, _edits, is_snippet=True)
