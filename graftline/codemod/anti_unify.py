@@ -19,8 +19,9 @@ operands, arguments and values; `named` keeps as well what is defined and the ca
 `all` frees receivers too; `literal` frees nothing. `broad` frees all but the callees and members that are on the way to
 the edit: also what is defined, types, strings and bodies. `open` frees as well the operands and arguments that the edit
 takes away, `loose` callees and members too: what is quoted then is what the edit takes away alone."""
-Lists = Literal["runs", "long_runs", "items"]
-"""Whether untouched neighbors in a list become one `$$$VARIABLE` (from one, or from two on) or one each."""
+Lists = Literal["runs", "long_runs", "items", "any_runs"]
+"""Whether untouched neighbors in a list become one `$$$VARIABLE` (from one, or from two on) or one each; with `any_runs`
+arguments do also where there are none."""
 
 POLICIES: tuple[tuple[Policy, Lists], ...] = (
     ("scoped", "long_runs"),
@@ -48,6 +49,7 @@ _BROADLY_KEPT = re.compile(
 _CALLS = {"call", "call_expression", "new_expression", "method_invocation"}
 _ACCESSES = {"attribute", "member_expression", "field_access", "method_invocation"}
 _CHAINS = _CALLS | _ACCESSES | {"subscript", "subscript_expression"}
+_ARGUMENTS = {"argument_list", "arguments"}
 _NAMINGS = {"variable_declarator", "assignment", "assignment_expression"}
 _LITERAL_LISTS = {"object", "array", "list", "dictionary", "tuple", "set"}
 
@@ -148,12 +150,16 @@ class _Holes:
             self._visit(child)
 
     def _visit_list(self, node: Node) -> None:
+        if self._lists == "any_runs" and node.kind in _ARGUMENTS and not self._is_touched(node):
+            if not any(child.is_named for child in node.children):
+                self._add(node.start + 1, node.end - 1, "", is_many=True)
+                return
         # a list that comes back as it was is as good as untouched
         is_moved = self._is_replaced(node) and self._change.before.of(node) in self._moved
         for run in self._runs(node.children, is_moved):
             items = [child for child in run if child.is_named]
             is_plain = all(self._is_plain(child, is_moved) for child in run)
-            if len(items) >= (1 if self._lists == "runs" else 2) and is_plain:
+            if len(items) >= (2 if self._lists == "long_runs" else 1) and is_plain:
                 start, end = items[0].start, items[-1].end
                 self._add(start, end, self._change.before.text[start:end], is_many=True)
                 continue

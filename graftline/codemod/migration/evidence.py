@@ -1,6 +1,5 @@
 """Which rules the edits shown speak for, and at which of their places."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,14 +11,13 @@ from graftline.codemod.migration.options import guard_option
 from graftline.codemod.migration.places import Place, apply_rules, cut
 from graftline.codemod.migration.surroundings import find_covering_chain
 from graftline.codemod.migration.traits import traits_of
-from graftline.codemod.migration.units import Unit
+from graftline.codemod.migration.units import Unit, strip_layout
 from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
 
 _LEAST_RIGHT = 4
 """Places that an option puts right for each that it would change otherwise."""
-_COMMA = re.compile(r",(?=[)\]}])")
-_CALL = ("call", "call_expression", "method_invocation")
-_ARGUMENTS = ("argument_list", "arguments")
+_CALL = ("call", "call_expression", "method_invocation", "generic_type")
+_ARGUMENTS = ("argument_list", "arguments", "type_parameter", "type_arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def _place_of(unit: Unit, site: Site) -> Place | None:
 
 
 def _list_sites_of_call(change: Change, site: Site) -> frozenset[int]:
-    """Return the sites that are one edit with `site`: what a call calls, and arguments that it gets or loses."""
+    """Return the sites that are one edit with `site`: what a call calls or a type is of, and arguments that come or go."""
     chain = find_covering_chain(change.before, site)
     call = next((node for node in reversed(chain) if node.kind in _CALL), None)
     if call is None:
@@ -126,21 +124,16 @@ def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_
     judgments = [[judge(change, result) for result in own] for own in results]
     edited = [(site.start, site.end) for site in change.code_sites]
     sites = frozenset(number for number, site in enumerate(change.sites) if not site.is_blank)
-    target = _strip_layout(change.after.text)
+    target = strip_layout(change.after.text)
     return [
         _Fit(sites, 0)
-        if any(_strip_layout(result.after or "") == target for result in own_results)
+        if any(strip_layout(result.after or "") == target for result in own_results)
         else _Fit(
             frozenset(n for j in own for n in j.fixed if not change.sites[n].is_blank),
             sum(not follows_shown or _meets(match, edited) for j in own for match in j.wrong),
         )
         for own, own_results in zip(judgments, results, strict=True)
     ]
-
-
-def _strip_layout(text: str) -> str:
-    """Return code without its blanks, and without commas before closing brackets: the same edit in another layout."""
-    return _COMMA.sub("", "".join(text.split()))
 
 
 def _guard_options(options: Sequence[Option], focus: Change, sandbox: Sandbox, follows_shown: bool) -> Iterable[Option]:

@@ -13,7 +13,7 @@ Everything happens in memory, on a mapping of paths to texts; nothing is written
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from graftline.astgrep.binding import Language
@@ -115,6 +115,7 @@ def generalize(
     remaining = max_questions if ask else 0
     allowed = remaining
     shared = frozenset[str]()
+    interview = _Interview(repository, ask)
     for step in range(_MAX_STEPS + 1):
         focus = next((unit for unit in units if unit.before != unit.after and unit.sites), None)
         if focus is None:
@@ -122,7 +123,9 @@ def generalize(
         if step == _MAX_STEPS:
             undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
-        selection, support = _choose(focus, units, repository, kept_repository, instruction, ask, remaining, shared)
+        selection, support = _choose(
+            focus, units, repository, kept_repository, instruction, interview, remaining, shared
+        )
         if selection is None:
             undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
@@ -146,7 +149,7 @@ def generalize(
     renaming = read_renaming(instruction)
     if renaming is not None and renaming not in [option.renamed for option in options]:
         for language in sorted({unit.language for unit in units}):
-            selection = _choose_renaming(renaming, language, repository, ask, remaining)
+            selection = _choose_renaming(renaming, language, repository, interview, remaining)
             if selection is not None:
                 remaining -= selection.questions
                 rules.append(_apply(selection, language, repository))
@@ -184,7 +187,8 @@ def _follow(
         if texts and unit.before != unit.after and unit.sites:
             changed = Repository(texts, repository.languages, repository.sandbox)
             nothing = Repository({}, {}, repository.sandbox)
-            selection, _ = _choose(unit, [unit], changed, nothing, instruction, None, 0, frozenset())
+            interview = _Interview(changed, None)
+            selection, _ = _choose(unit, [unit], changed, nothing, instruction, interview, 0, frozenset())
             if selection is not None and selection.is_sure:
                 yield _apply(selection, unit.language, changed)
                 repository.texts.update(changed.texts)
@@ -300,7 +304,7 @@ def _choose(
     repository: Repository,
     negatives: Repository,
     instruction: str,
-    ask: Ask | None,
+    interview: "_Interview",
     questions: int,
     shared: frozenset[str],
 ) -> tuple[Selection | None, int]:
@@ -312,7 +316,7 @@ def _choose(
     """
     pairs = [(unit, change) for unit in units if unit.language == focus.language and (change := unit.change)]
     change = next(change for unit, change in pairs if unit is focus)
-    answer = _answer(ask if questions else None, repository)
+    answer = interview.answer if interview.ask and questions else None
     selection, support = None, 0
     sites = [(site, follows) for follows in (False, True) for site in change.code_sites[:_MAX_SITES_TRIED]]
     for site, follows_shown in sites:
@@ -328,6 +332,7 @@ def _choose(
                 answer,
                 -(-questions // (1 + evidence.further)),  # as many for each other edit
                 _INCIDENTAL if evidence.units == 1 and shared and not shared & _words_of(focus, site) else 0.0,
+                interview.recall(choices),
             )
             support = evidence.units
             if follows_shown:
@@ -344,21 +349,45 @@ def _words_of(unit: Unit, site: Site) -> frozenset[str]:
     return words_of(unit.before[site.start : site.end]) ^ words_of(site.text)
 
 
-def _answer(ask: Ask | None, repository: Repository) -> Callable[[Place], bool | None] | None:
-    return (lambda place: ask(Question(*place, repository.texts[place.path]))) if ask else None
+@dataclass
+class _Interview:
+    """Asks, and remembers the answers by the lines that they are about: what was refused once is refused in later steps."""
+
+    repository: Repository
+    ask: Ask | None
+    answers: dict[tuple[str, ...], bool] = field(default_factory=dict)
+
+    def answer(self, place: Place) -> bool | None:
+        assert self.ask is not None
+        is_right = self.ask(Question(*place, self.repository.texts[place.path]))
+        if is_right is not None:
+            self.answers[self._line_of(place)] = is_right
+        return is_right
+
+    def recall(self, choices: Sequence[Choice]) -> dict[Place, bool]:
+        """Return the answers about places of the choices."""
+        paths = {path for path, *_ in self.answers}
+        places = {place for choice in choices for place in choice.places if place.path in paths}
+        return {place: self.answers[key] for place in places if (key := self._line_of(place)) in self.answers}
+
+    def _line_of(self, place: Place) -> tuple[str, ...]:
+        text = self.repository.texts[place.path]
+        start, end = text.rfind("\n", 0, place.start) + 1, text.find("\n", place.end)
+        return place.path, text[start : place.start], place.text, text[place.end : end if end >= 0 else len(text)]
 
 
 def _choose_renaming(
-    renaming: tuple[str, str], language: Language, repository: Repository, ask: Ask | None, remaining: int
+    renaming: tuple[str, str], language: Language, repository: Repository, interview: _Interview, remaining: int
 ) -> Selection | None:
     """Return the choice for a renaming that the instruction speaks of and nobody has shown; None where it is not sure."""
-    options = list(rename_everywhere(*renaming, language))[: 2 if ask else 1]
+    options = list(rename_everywhere(*renaming, language))[: 2 if interview.ask else 1]
     choices = [choice for choice in _group(options, repository.find_places(options, language)) if choice.places]
     if not choices:
         return None
-    answer = _answer(ask if remaining else None, repository)
+    answer = interview.answer if interview.ask and remaining else None
     traits = repository.traits_of(place for choice in choices for place in choice.places)
-    selection = select(choices, [1 / len(choices)] * len(choices), traits, [], answer, remaining)
+    priors, memory = [1 / len(choices)] * len(choices), interview.recall(choices)
+    selection = select(choices, priors, traits, [], answer, remaining, memory=memory)
     return selection if selection.is_sure else None
 
 

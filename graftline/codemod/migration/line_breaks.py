@@ -15,10 +15,11 @@ from graftline.astgrep.binding import Language
 
 _SCRIPT_COMMENT = r"//[^\n]*|/\*(?s:.*?)\*/"
 _COMMENTS = {"python": r"#[^\n]*"}
-_TOKEN = (
+_TEXTS = (
     r"""'''(?s:\\.|.)*?'''|\"{3}(?s:\\.|.)*?\"{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`"""
-    r"""|[\w$]+|[^\w\s]"""
 )
+_STRING = re.compile(_TEXTS)
+_TOKEN = _TEXTS + r"|[\w$]+|[^\w\s]"
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _BEFORE_ITEMS = _OPENING | {","}
 _MAX_TOKENS = 2_000
@@ -56,6 +57,7 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
     """
     if "\n" not in old or not new.strip():
         return new
+    new = _restore_strings(old, new)
     comment = re.compile(_COMMENTS.get(language, _SCRIPT_COMMENT))
     before, after = list(_read(old, comment)), list(_read(new, comment))
     if max(len(before), len(after)) > _MAX_TOKENS:
@@ -104,6 +106,16 @@ def keep_line_breaks(old: str, new: str, column: int, language: Language) -> str
                 _Bracket(old_column, _column(written, column), _last_line(following), takes_comma, is_hanging)
             )
     return None if lost else written + new[after[-1].end if after else 0 :]
+
+
+def _restore_strings(old: str, new: str) -> str:
+    """Return `new` with the strings of several lines that `old` has: a fix moves their lines as if they were code."""
+    for string in dict.fromkeys(_STRING.findall(old)):
+        if "\n" in string and string not in new:
+            lines = (re.escape(line.lstrip(" \t")) for line in string.split("\n"))
+            if moved := re.search(r"\n[ \t]*".join(lines), new):
+                new = new.replace(moved[0], string)
+    return new
 
 
 def _start_of_item(before: Sequence[_Token], after: Sequence[_Token], sources: Mapping[int, int], number: int) -> int:

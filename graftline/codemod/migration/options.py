@@ -122,7 +122,7 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
     emitted = set()
     forms: tuple[tuple[Policy, Lists], ...] = (
         *(("broad", "runs"), ("broad", "long_runs"), ("broad", "items"), ("open", "runs"), ("open", "items")),
-        ("loose", "runs"),
+        *(("loose", "runs"), ("broad", "any_runs"), ("loose", "any_runs")),
     )
     for region in _regions(change, site):
         if region.first.kind in _ARGUMENTS:

@@ -8,9 +8,11 @@ If none is expected to, nothing is done.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language
@@ -38,6 +40,8 @@ _AGAINST = {
 """What the odds lose where a place shares a trait with one that was refused, and with none that is right."""
 _UNLIKE = {"folder": 0.3, "tests": 0.2, "callee": 0.2, "receiver": 0.2, "elsewhere": 1.2, "syntax": 0.7}
 """What they lose where none that is right has the trait."""
+_TELLING, _TOLD_APART = ("removed", "callee", "receiver"), 0.15
+"""How much an answer of no counts for places that share one of these traits with one that is right, where it has another."""
 _LEAST_LIKELY = 0.5
 _PRECISION, _WIDTH = 0.85, 0.04
 """Expected precision at which a choice is as likely as not to reach 0.9, and how fast that changes."""
@@ -89,6 +93,8 @@ class _Group:
     """Places that the same choices have and that are alike."""
 
     choices: frozenset[int]
+    parts: frozenset[int]
+    """Choices that make a part of the change."""
     traits: Traits
     places: list[Place]
 
@@ -122,7 +128,8 @@ class _State:
             # a place unlike those that are right is refused more easily
             inside = min(_YES_INSIDE, _share(math.log(_RIGHT / _WRONG) - self.unlike(group)))
             for number in range(len(weights)):
-                share = inside if number in group.choices else _YES_OUTSIDE
+                is_own = number in group.choices or (is_right and number in group.parts)
+                share = inside if is_own else _YES_OUTSIDE
                 weights[number] *= share if is_right else 1 - share
         return [weight / sum(weights) for weight in weights]
 
@@ -157,6 +164,11 @@ class _State:
             for no, yes in zip(refused, agreed, strict=True)
         ]
         refusals = [_REFUSAL if self.unlike(no) >= _LEAST_UNLIKE else 1.0 for no in refused]
+        apart = [[n for n in _TELLING if no.traits[n] not in good[n]] for no in refused]
+        weighed = [
+            [w * (_TOLD_APART if any(g.traits[n] in good[n] for n in names) else 1.0) for g in self.groups]
+            for w, names in zip(refusals, apart, strict=True)
+        ]
         odds: dict[int, list[float]] = {}
         outside = _share(_OUTSIDE)
         by_answers: dict[tuple[int, ...], list[float]] = {}
@@ -165,12 +177,12 @@ class _State:
             own: tuple[int, ...] = tuple(number in no.choices for no in refused)
             own += (sum(is_right and number in group.choices for group, is_right in self.answers),)
             if own not in by_answers:
-                used = [column for column, is_own in zip(against, own, strict=False) if is_own]
-                base = math.log(
-                    (_RIGHT + max(0, len(self.shown) - 1) + own[-1])
-                    / (_WRONG + sum(w for w, is_own in zip(refusals, own, strict=False) if is_own))
-                )
-                by_answers[own] = [_share(base - u - sum(c[g] for c in used)) for g, u in enumerate(unlike)]
+                used = [number for number, is_own in enumerate(own[:-1]) if is_own]
+                right = math.log(_RIGHT + max(0, len(self.shown) - 1) + own[-1])
+                wrong = [math.log(_WRONG + sum(weighed[n][g] for n in used)) for g in range(len(self.groups))]
+                by_answers[own] = [
+                    _share(right - wrong[g] - u - sum(against[n][g] for n in used)) for g, u in enumerate(unlike)
+                ]
             inside = by_answers[own]
             odds[number] = [i if number in g.choices else outside for g, i in zip(self.groups, inside, strict=True)]
         return odds
@@ -217,18 +229,21 @@ def select(
     answer: Callable[[Place], bool | None] | None,
     max_questions: int,
     incidental: float = 0.0,
+    memory: Mapping[Place, bool] = MappingProxyType({}),
 ) -> Selection:
     """Return the choice that is taken, after at most `max_questions` answers.
 
     `priors` are how likely choices are beforehand (`weigh_choices`), `traits` those of every place, `shown` of those
-    shown. `incidental` is how likely no place but those shown is meant.
+    shown. `incidental` is how likely no place but those shown is meant, `memory` has answers that came before.
     """
     tempered = [prior ** (_TEMPER if answer else 1) for prior in priors]
     nothing = max(_NOTHING, incidental)
     prior = [weight / sum(tempered) * (1 - nothing) for weight in tempered] + [nothing]
     state = _State(_group_places(choices, traits), prior, shown if answer else (), (), 0.0 if answer else _MORE_LOSS)
-    answers: dict[Place, bool | None] = {}
-    while answer is not None and len(answers) < max_questions:
+    answers: dict[Place, bool | None] = {**memory}
+    for place, own in [(place, group) for group in state.groups for place in group.places if place in memory]:
+        state = state.after(own, memory[place])
+    while answer is not None and len(answers) - len(memory) < max_questions:
         group = _next_group(state, answers)
         if group is None:
             break
@@ -237,13 +252,14 @@ def select(
         if is_right is not None:
             state = state.after(group, is_right)
     _, number, members = state.choose()
+    questions = len(answers) - len(memory)
     considered = len(frozenset().union(*(choice.places for choice in choices)))
     if number is None:
         best = max(range(len(choices)), key=lambda n: state.beliefs[n])
-        return Selection(choices[best], round(state.beliefs[best], 3), len(answers), frozenset(), False, considered)
+        return Selection(choices[best], round(state.beliefs[best], 3), questions, frozenset(), False, considered)
     places = {place for g in members for place in state.groups[g].places if answers.get(place) is not False}
     refused = choices[number].places - places
-    return Selection(choices[number], round(state.beliefs[number], 3), len(answers), refused, bool(places), considered)
+    return Selection(choices[number], round(state.beliefs[number], 3), questions, refused, bool(places), considered)
 
 
 def _group_places(choices: Sequence[Choice], traits: Mapping[Place, Traits]) -> list[_Group]:
@@ -252,12 +268,28 @@ def _group_places(choices: Sequence[Choice], traits: Mapping[Place, Traits]) -> 
     for number, choice in enumerate(choices):
         for place in choice.places:
             owners.setdefault(place, set()).add(number)
-    groups: dict[tuple[frozenset[int], tuple[str, ...]], _Group] = {}
+    parts = _find_parts(owners)
+    groups: dict[tuple[frozenset[int], frozenset[int], tuple[str, ...]], _Group] = {}
     for place in sorted(owners, key=lambda place: sha256_text(repr(place))):
         numbers = frozenset(owners[place])
-        key = numbers, tuple(value for name, value in traits[place].items() if name not in ("file", "parent"))
-        groups.setdefault(key, _Group(numbers, traits[place], [])).places.append(place)
+        own_parts = parts.get(place, frozenset()) - numbers
+        key = numbers, own_parts, tuple(v for name, v in traits[place].items() if name not in ("file", "parent"))
+        groups.setdefault(key, _Group(numbers, own_parts, traits[place], [])).places.append(place)
     return list(groups.values())
+
+
+def _find_parts(owners: Mapping[Place, set[int]]) -> dict[Place, frozenset[int]]:
+    """Return the choices that change something within a place, for the places that have others within."""
+    parts: dict[Place, frozenset[int]] = {}
+    ordered = sorted(owners, key=lambda place: (place.path, place.start, -place.end))
+    outer: list[Place] = []
+    for place in ordered:
+        outer = [other for other in outer if other.path == place.path and place.start < other.end]
+        for other in outer:
+            if place.end <= other.end:
+                parts[other] = parts.get(other, frozenset()) | owners[place]
+        outer.append(place)
+    return parts
 
 
 def _next_group(state: _State, answers: Mapping[Place, bool | None]) -> _Group | None:
@@ -287,10 +319,31 @@ def _next_group(state: _State, answers: Mapping[Place, bool | None]) -> _Group |
         count = sum(any(g is state.groups[m] for m in members) for g, _ in state.answers)
         if own and count < min(_LEAST_ANSWERS, size // _LEAST_PLACES):
             return max(own, key=lambda group: group.weight * (1 + state.unlike(group)))
-    total = sum(group.weight * share for group, share in zip(state.groups, state.yes, strict=True))
-    if best[1] is None and doubts and -doubts[0][0] >= _LEAST_DOUBT * total:
-        return state.groups[doubts[0][1]]
-    return best[1]
+    return best[1] or _most_doubtful_group(state, [number for _, number in doubts])
+
+
+def _most_doubtful_group(state: _State, open_groups: Sequence[int]) -> _Group | None:
+    """Return a group among the places that most doubt remains of, one whose traits most of them share that are not right yet."""
+    regions: dict[frozenset[int], list[int]] = {}
+    for number in open_groups:
+        regions.setdefault(state.groups[number].choices, []).append(number)
+
+    def doubt(numbers: Sequence[int]) -> float:
+        return sum(len(state.groups[n].places) * state.yes[n] * (1 - state.yes[n]) for n in numbers)
+
+    region = max(regions.values(), key=doubt, default=[])
+    total = sum(len(group.places) * share for group, share in zip(state.groups, state.yes, strict=True))
+    if not region or doubt(region) < _LEAST_DOUBT * total:
+        return None
+    counts = Counter(
+        (name, state.groups[n].traits[name]) for n in region for name in _AGAINST for _ in state.groups[n].places
+    )
+
+    def novelty(group: _Group) -> float:
+        new = [name for name in _AGAINST if group.traits[name] not in state.good[name]]
+        return sum(_AGAINST[name] * math.log(counts[name, group.traits[name]]) for name in new)
+
+    return max((state.groups[n] for n in region), key=novelty)
 
 
 def _share(odds: float) -> float:

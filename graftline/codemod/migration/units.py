@@ -20,6 +20,7 @@ _IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
     "python": re.compile(r"\s*(import|from\s+[\w.]+\s+import)\b"),
     "java": re.compile(r"\s*import\b"),
 }
+_COMMA = re.compile(r",(?=[)\]}])")
 _IMPORT_BLOCK = re.compile(
     r"(?:\s*+(?:from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{\n]*\{[^}]*\}\s*from[^\n]*|(?:import|from)\s[^\n(]*\n?))++"
 )
@@ -100,7 +101,21 @@ def _split(demonstrations: Iterable[Demonstration]) -> Iterator[Unit]:
             )
         if is_safe(shown.before) and is_safe(shown.after):
             for hunk in split_into_hunks(shown.before, shown.after, language):
-                yield Unit(shown.path, language, hunk.before, hunk.after)
+                unit = Unit(shown.path, language, hunk.before, hunk.after)
+                layout = [site for site in unit.sites if _is_layout(hunk.before, site)]
+                unit.before = apply_sites(hunk.before, layout, 0, len(hunk.before))
+                yield unit
+
+
+def _is_layout(text: str, site: Site) -> bool:
+    """Return whether a site only breaks lines, with the comma that stands at the end of a list that is broken."""
+    new = text[: site.start] + site.text + text[site.end :]
+    return "\n" in text[site.start : site.end] + site.text and strip_layout(new) == strip_layout(text)
+
+
+def strip_layout(text: str) -> str:
+    """Return code without its blanks, and without commas before closing brackets: the same code in another layout."""
+    return _COMMA.sub("", "".join(text.split()))
 
 
 def _texts_of(unit: Unit) -> Sequence[tuple[str, str]]:
