@@ -27,9 +27,9 @@ from graftline.codemod.migration.layout import lay_out, realign, styles_of
 from graftline.codemod.migration.option import KEYWORD_WORDS, Option, Rule
 from graftline.codemod.migration.options import generate_options
 from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, has_word, parses
-from graftline.codemod.migration.renamings import read_renaming, rename_everywhere
+from graftline.codemod.migration.renamings import drop_qualifiers, read_renaming, rename_everywhere
 from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
-from graftline.codemod.migration.units import Demonstration, Unit, language_of, read_units
+from graftline.codemod.migration.units import Demonstration, Unit, is_import, language_of, read_units
 from graftline.codemod.source_files import VENDORED
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
@@ -116,6 +116,14 @@ def generalize(
     allowed = remaining
     shared = frozenset[str]()
     interview = _Interview(repository, ask)
+    for unit in [unit for unit in units if is_import(unit)]:
+        members = list(drop_qualifiers(unit.before, unit.after, unit.language))
+        selection = _choose_without_edit(members, unit.language, repository, interview, remaining)
+        if selection is not None:
+            units.remove(unit)
+            remaining -= selection.questions
+            rules.append(_apply(selection, unit.language, repository))
+            options.append(selection.choice.options[0])
     for step in range(_MAX_STEPS + 1):
         focus = next((unit for unit in units if unit.before != unit.after and unit.sites), None)
         if focus is None:
@@ -149,7 +157,8 @@ def generalize(
     renaming = read_renaming(instruction)
     if renaming is not None and renaming not in [option.renamed for option in options]:
         for language in sorted({unit.language for unit in units}):
-            selection = _choose_renaming(renaming, language, repository, interview, remaining)
+            ways = list(rename_everywhere(*renaming, language))[: 2 if ask else 1]
+            selection = _choose_without_edit(ways, language, repository, interview, remaining)
             if selection is not None:
                 remaining -= selection.questions
                 rules.append(_apply(selection, language, repository))
@@ -376,11 +385,10 @@ class _Interview:
         return place.path, text[start : place.start], place.text, text[place.end : end if end >= 0 else len(text)]
 
 
-def _choose_renaming(
-    renaming: tuple[str, str], language: Language, repository: Repository, interview: _Interview, remaining: int
+def _choose_without_edit(
+    options: Sequence[Option], language: Language, repository: Repository, interview: _Interview, remaining: int
 ) -> Selection | None:
-    """Return the choice for a renaming that the instruction speaks of and nobody has shown; None where it is not sure."""
-    options = list(rename_everywhere(*renaming, language))[: 2 if interview.ask else 1]
+    """Return the choice among options of which no edit of code is shown; None where it is not sure."""
     choices = [choice for choice in _group(options, repository.find_places(options, language)) if choice.places]
     if not choices:
         return None

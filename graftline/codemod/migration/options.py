@@ -20,6 +20,7 @@ from graftline.codemod.change import Change, Region
 from graftline.codemod.diff import Site
 from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.migration.lists import list_item_options
+from graftline.codemod.migration.negation import add_negation
 from graftline.codemod.migration.option import (
     KEYWORD_WORDS,
     MAX_QUOTED,
@@ -44,7 +45,7 @@ _TYPES: Mapping[Language, str] = {
 _TOKENS = re.compile(r"\w+|[^\w\s]")
 _QUOTES = re.compile(r"""(['"`]).*?\1|\\\S*""")
 """What may be written otherwise where it is matched."""
-_FORMS = (r"""^['"`].['"`]$""", r"^[A-Z][A-Z0-9_]+$")
+_FORMS = (r"""^['"`]\\?.['"`]$""", r"^[A-Z][A-Z0-9_]+$")
 """What captures may have in common: strings of one character, names of constants."""
 _BETWEEN_LINES = re.compile(r"[ \t]*\n\s*")
 _NO_LINES = re.compile(r"#|//|/\*|`|'{3}|\"{3}")
@@ -59,7 +60,9 @@ def generate_options(change: Change, site: Site, instruction: str = "") -> Itera
     """
     emitted = set()
     renamings, items = list_renamings(change, site, instruction), list_item_options(change, site)
-    for option in (*renamings, *_nodes(change, site), *items, *_shapes(change, site)):
+    shapes = [*_shapes(change, site)]
+    halves = [option for shape in shapes if (option := add_negation(shape, change.language)) is not None]
+    for option in (*renamings, *_nodes(change, site), *items, *halves, *shapes):
         key = "\n".join(action.model_dump_json() for action in option.actions)
         if key not in emitted:
             emitted.add(key)

@@ -132,6 +132,7 @@ class Repository:
         for option, own in zip(options, places, strict=True):
             # half a renaming would be another program
             paths = {place.path for place in own & broken} if option.kind == "name" else frozenset[str]()
+            own = own if len(option.actions) == 1 else set(_list_outermost(own))
             held = frozenset(place for place in own if place in broken or place.path in paths)
             rows.append(OptionPlaces(frozenset(own - held), held))
         return rows
@@ -340,6 +341,15 @@ def parses(text: str, language: Language) -> bool:
     except (DataError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
+
+
+def _list_outermost(places: Iterable[Place]) -> Iterator[Place]:
+    """Yield the places that do not stand within others."""
+    path, end = "", 0
+    for place in sorted(places, key=lambda place: (place.path, place.start, -place.end)):
+        if place.path != path or place.start >= end:
+            yield place
+            path, end = place.path, place.end
 
 
 def _change(text: str, places: Sequence[Place]) -> str:

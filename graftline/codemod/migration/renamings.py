@@ -12,9 +12,10 @@ from graftline.codemod.candidates import rust_regex
 from graftline.codemod.canonical import list_required_words
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site, apply_sites
-from graftline.codemod.migration.imports import IMPORT_KINDS, is_importable
+from graftline.codemod.migration.imports import IMPORT_KINDS, is_importable, read_imports
 from graftline.codemod.migration.option import NAME, Option, make_option, transform_rule
 from graftline.codemod.migration.surroundings import find_covering_chain, list_contexts
+from graftline.core.errors import DataError
 
 _NAMES: Mapping[Language, tuple[str, ...]] = {
     "python": ("identifier",),
@@ -70,6 +71,24 @@ def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option
     further = (transform_rule(compound, [(part, f"${{1}}{by}${{2}}")]), transform_rule(texts, [(word, by)]))
     first = make_option(names, new, "name", "text", language, old)
     yield replace(first, actions=(*first.actions, *further), words=frozenset())
+
+
+def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Option]:
+    """Yield what an edit of imports alone shows, if it imports members: they are written without what they are a member of.
+
+        import static org.mockito.Mockito.mock;   shows   Mockito.mock($$$A) -> mock($$$A)
+    """
+    try:
+        old, new = ([*read_imports(text, language)] for text in (before, after))
+    except DataError:
+        return
+    known = {name for statement in old for name in statement.names}
+    for name, source in ((n, s) for statement in new for n, s in statement.names.items() if n not in known):
+        home = re.split(r"[./]", source.module)[-1]
+        if source.name != name or not NAME.fullmatch(home) or (language == "java" and not source.is_static):
+            continue
+        for pattern, fix in ((f"{home}.{name}($$$A)", f"{name}($$$A)"), (f"{home}.{name}", name)):
+            yield make_option({"pattern": pattern}, fix, "shape", "any", language, f"{home}.{name}")
 
 
 def read_renaming(instruction: str) -> tuple[str, str] | None:

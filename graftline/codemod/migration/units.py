@@ -123,14 +123,14 @@ def _texts_of(unit: Unit) -> Sequence[tuple[str, str]]:
 
 
 def _role_of(unit: Unit) -> Literal["code", "follower", "none"]:
-    if _is_import(unit):
+    if is_import(unit):
         return "follower" if _moves_names(unit) else "none"
     change = unit.change
     kinds = [find_covering_chain(change.before, site)[-1].kind for site in change.code_sites] if change else []
     return "follower" if kinds and all("comment" in kind for kind in kinds) else "code"
 
 
-def _is_import(unit: Unit) -> bool:
+def is_import(unit: Unit) -> bool:
     """Return whether a unit changes imports alone."""
     lines = {*unit.before.split("\n")} ^ {*unit.after.split("\n")}
     kinds = _IMPORT_LINES.get(unit.language, _IMPORT_LINES["java"])
