@@ -417,5 +417,8 @@ def _group(options: Sequence[Option], places: Sequence[OptionPlaces]) -> list[Ch
     groups: dict[OptionPlaces, list[Option]] = {}
     for option, own in zip(options, places, strict=True):
         groups.setdefault(own, []).append(option)
+    for own, group in groups.items():
+        # that the opposite is nowhere says nothing for a rule, and without its other half it is shorter
+        groups[own] = [option for option in group if option.kind != "condition"] or group
     ranked = sorted(groups.items(), key=lambda pair: -len(pair[0].places))
     return [Choice(tuple(group), own.places, own.broken) for own, group in ranked]

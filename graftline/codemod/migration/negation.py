@@ -41,7 +41,7 @@ def add_negation(option: Option, language: Language) -> Option | None:
     actions = [action, *(RuleAction.model_validate({**rule, "rule": {"pattern": p}, "fix": f}) for p, f in pairs.items())]
     # of `!a`, the rule for `a` would write the inner part
     actions.sort(key=lambda action: not str(rule_of(action)["rule"]["pattern"]).startswith(_NOT))
-    return replace(option, actions=tuple(actions), words=common_words(actions, language))
+    return replace(option, actions=tuple(actions), kind="condition", words=common_words(actions, language))
 
 
 def _list_forms(pattern: str, fix: str, language: Language) -> Iterator[tuple[str, str]]:

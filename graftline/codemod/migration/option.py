@@ -31,7 +31,7 @@ class Option:
 
     actions: tuple[Rule, ...]
     kind: str
-    """How they were made: `name`, `affix`, `text`, `shape`, `insert`, `delete`, `brackets`, `modifier` or `example`."""
+    """How they were made: `name`, `affix`, `text`, `shape`, `condition`, `insert`, `delete`, `brackets`, `modifier` or `example`."""
     context: str
     """How much they say of what stands around: `any`, `kind`, `role`, `neighbor`, `second`, `aunt`, `text`, `module`, `last`, `form`."""
     words: frozenset[str]

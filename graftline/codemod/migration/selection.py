@@ -411,6 +411,7 @@ WEIGHTS: Mapping[str, float] = {
         "name-module": 3.0,
     },
     **{"text-role": 0.6, "text-neighbor": 0.9, "text-aunt": 0.3, "affix-second": -0.1},
+    **{f"condition-{context}": 1.5 for context in ("any", "role", "kind", "neighbor", "last", "form")},
     **{"shape-any": 0.7, "shape-role": 0.6, "shape-kind": 0.3, "shape-neighbor": -0.2},
     **{
         "insert-neighbor": 0.6,
