@@ -148,7 +148,7 @@ def _find_rule(before: str, after: str, language: Language, rules: Sequence[File
 
 
 def _make_rules(proposed: ProposedRule, changes: Sequence[FileChange], sandbox: Sandbox) -> list[FileRule]:
-    facts = {"confidence": round(proposed.confidence, 2)}
+    facts = {"confidence": min(0.99, round(proposed.confidence, 2))}  # a few answers make nothing certain
     rules = []
     for action in map(canonicalize, proposed.actions):
         examples = []
