@@ -150,10 +150,10 @@ class _Holes:
             self._visit(child)
 
     def _visit_list(self, node: Node) -> None:
-        if self._lists == "any_runs" and node.kind in _ARGUMENTS and not self._is_touched(node):
-            if not any(child.is_named for child in node.children):
-                self._add(node.start + 1, node.end - 1, "", is_many=True)
-                return
+        is_empty = node.kind in _ARGUMENTS and not any(child.is_named for child in node.children)
+        if self._lists == "any_runs" and is_empty and not self._is_touched(node):
+            self._add(node.start + 1, node.end - 1, "", is_many=True)
+            return
         # a list that comes back as it was is as good as untouched
         is_moved = self._is_replaced(node) and self._change.before.of(node) in self._moved
         for run in self._runs(node.children, is_moved):

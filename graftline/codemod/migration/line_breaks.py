@@ -15,9 +15,7 @@ from graftline.astgrep.binding import Language
 
 _SCRIPT_COMMENT = r"//[^\n]*|/\*(?s:.*?)\*/"
 _COMMENTS = {"python": r"#[^\n]*"}
-_TEXTS = (
-    r"""'''(?s:\\.|.)*?'''|\"{3}(?s:\\.|.)*?\"{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`"""
-)
+_TEXTS = r"""'''(?s:\\.|.)*?'''|\"{3}(?s:\\.|.)*?\"{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`"""
 _STRING = re.compile(_TEXTS)
 _TOKEN = _TEXTS + r"|[\w$]+|[^\w\s]"
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")

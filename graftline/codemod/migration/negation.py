@@ -1,7 +1,7 @@
 """The other half of an edit of conditions: what says that `a` becomes `b` says that `not a` becomes `not b`.
 
-    $A.length() > 0  ->  !$A.isEmpty()        shown
-    $A.length() == 0  ->  $A.isEmpty()        follows, and so do `!= 0` and `< 1`, for no length is below 0
+$A.length() > 0  ->  !$A.isEmpty()        shown
+$A.length() == 0  ->  $A.isEmpty()        follows, and so do `!= 0` and `< 1`, for no length is below 0
 """
 
 import re
@@ -38,7 +38,10 @@ def add_negation(option: Option, language: Language) -> Option | None:
     pairs = dict(_list_forms(pattern, fix, language))
     if not pairs:
         return None
-    actions = [action, *(RuleAction.model_validate({**rule, "rule": {"pattern": p}, "fix": f}) for p, f in pairs.items())]
+    actions = [
+        action,
+        *(RuleAction.model_validate({**rule, "rule": {"pattern": p}, "fix": f}) for p, f in pairs.items()),
+    ]
     # of `!a`, the rule for `a` would write the inner part
     actions.sort(key=lambda action: not str(rule_of(action)["rule"]["pattern"]).startswith(_NOT))
     return replace(option, actions=tuple(actions), kind="condition", words=common_words(actions, language))

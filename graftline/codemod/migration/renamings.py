@@ -76,14 +76,14 @@ def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option
 def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Option]:
     """Yield what an edit of imports alone shows, if it imports members: they are written without what they are a member of.
 
-        import static org.mockito.Mockito.mock;   shows   Mockito.mock($$$A) -> mock($$$A)
+    import static org.mockito.Mockito.mock;   shows   Mockito.mock($$$A) -> mock($$$A)
     """
     try:
         old, new = ([*read_imports(text, language)] for text in (before, after))
     except DataError:
         return
-    known = {name for statement in old for name in statement.names}
-    for name, source in ((n, s) for statement in new for n, s in statement.names.items() if n not in known):
+    bound = {name for statement in old for name in statement.names}
+    for name, source in ((n, s) for statement in new for n, s in statement.names.items() if n not in bound):
         home = re.split(r"[./]", source.module)[-1]
         if source.name != name or not NAME.fullmatch(home) or (language == "java" and not source.is_static):
             continue

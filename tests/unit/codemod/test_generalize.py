@@ -335,6 +335,35 @@ _FURTHER = {
         {"n.py": ("warn(a, b, Old2Warning)\n", "warn(a, b, Old2Warning, level=2)\n"),
          "o.py": ("warn(a, b,\n     Old2Warning)\n", "warn(a, b,\n     Old2Warning, level=2)\n")},
     ),
+    "opposite-of-a-condition": (
+        ("class A { boolean a = b.length() > 0; }\n", "class A { boolean a = !b.isEmpty(); }\n"),
+        {f"N{n}.java": (f"class N{{ boolean n = {old}; }}\n", f"class N{{ boolean n = {new}; }}\n")
+         for n, (old, new) in enumerate([("a.length() == 0", "a.isEmpty()"), ("b.length() != 0", "!b.isEmpty()"),
+                                         ("c.d.length() < 1", "c.d.isEmpty()"), ("c.length() > 1", "c.length() > 1")])},
+    ),
+    "calls-with-arguments": (
+        ("class A { int a = this.b(); }\n", "class A { int a = b(); }\n"),
+        {f"N{n}.java": (f"class N {{ int n = this.f{n}({a}); }}\n", f"class N {{ int n = f{n}({a}); }}\n")
+         for n, a in enumerate(("", "1", "a, b", "", "c"))},
+    ),
+    "static-import": (
+        ("import static a.M.b;\n\nclass A {}\n", "import static a.M.b;\nimport static a.M.c;\n\nclass A {}\n"),
+        {"N.java": ("import a.M;\n\nimport static a.M.d;\n\nclass N { Object n = M.c(d); Object m = M.e; }\n",
+                    "import a.M;\n\nimport static a.M.c;\nimport static a.M.d;\n\n"
+                    "class N { Object n = c(d); Object m = M.e; }\n")},
+    ),
+    "type-with-arguments-in-another-layout": (
+        ("class A:\n    def f(self) -> It[str]:\n        pass\n",
+         "class A:\n    def f(\n        self,\n    ) -> Gen[str, None]:\n        pass\n"),
+        {f"n{n}.py": (f"def f(x: It[{a}]): ...\n", f"def f(x: Gen[{a}, None]): ...\n")
+         for n, a in enumerate(("int", "None", "a.B", "list[int]"))},
+    ),
+    "string-of-several-lines": (
+        ("put(a, 1)\n", "log(put(a, 1))\n"),
+        {f"n{n}.py": (f"def f():\n    if {n}:\n        put(g(\"\"\"{n}\n            a\n        b\"\"\"), 1)\n",
+                      f"def f():\n    if {n}:\n        log(put(g(\"\"\"{n}\n            a\n        b\"\"\"), 1))\n")
+         for n in range(4)},
+    ),
 }  # fmt: skip
 
 
@@ -347,8 +376,30 @@ def test_one_edit_is_made_in_other_forms(name):
         ratios = [SequenceMatcher(None, text, files[question.path][1]).ratio() for text in (question.text, new)]
         return ratios[0] < ratios[1]
 
-    proposal = _follow({"m.py": edit}, {path: text for path, (text, _) in files.items()}, answer)
-    assert proposal.texts == {path: text for path, (_, text) in files.items()}
+    shown = f"m.{next(iter(files)).partition('.')[2]}"
+    proposal = _follow({shown: edit}, {path: text for path, (text, _) in files.items()}, answer)
+    assert {path: text for path, (text, _) in files.items()} | dict(proposal.texts) == {
+        path: text for path, (_, text) in files.items()
+    }
+
+
+def test_answers_of_earlier_steps_count_and_are_no_questions():
+    places = [Place(f"{number}.py", 0, 1, "b") for number in range(9)]
+    choices = [Choice((Option((), "name", "any", frozenset()),), frozenset(places))]
+    traits = {place: traits_of(place.path, "a", 0, 1) for place in places}
+    selection = select(choices, [1.0], traits, [], None, 0, memory={places[0]: False, places[1]: False})
+    assert (selection.is_sure, selection.questions) == (False, 0)
+    assert select(choices, [1.0], traits, [], None, 0).is_sure
+
+
+def test_more_yeses_for_one_reading_give_no_less_confidence():
+    shown = {"m.py": ("x = o.get(a, 1)\n", "x = o.fetch(a, 1)\n")}
+    files = {f"n{n}.py": f"def f{n}(k):\n    {a}c{n}.get(k, {n})\n" for n, a in enumerate(["y = ", "return ", ""] * 9)}
+    texts = {path: after for path, (_, after) in shown.items()} | files
+    edits = [Demonstration("m.py", *shown["m.py"])]
+    runs = [generalize(edits, texts, MemorySandbox(), lambda _: True, max_questions=n) for n in range(1, 6)]
+    confidences = [run.rules[0].confidence for run in runs if run.rules]
+    assert confidences == sorted(confidences)
 
 
 @pytest.mark.parametrize(
