@@ -5,10 +5,11 @@
     3  rules that mean the same become one; those about imports, layout or one place are left out  (`mining.subjects`)
     4  each is tried on both texts of every small change: what it makes of the text before was made by people, or was
        not; what it would make of the text after was not. Before the first of them did so, it was how one wrote
-    5  those that hold often enough are tried on the files of the newest commit: what they would still change there, nobody
-       changed                                                                                      (`mining.trial`)
+    5  those that hold often enough, and now and then finish a line that people changed, are tried on the files of the
+       newest commit: what they would still change there, nobody changed                            (`mining.trial`)
     6  what names something that one file alone has is left out, unless several files had it; of rules that differ only in
-       arguments that they leave as they are, one stays: that with variables for them if it holds as surely
+       arguments or parameters that they leave as they are, one stays: that with variables for them if it holds as surely,
+       else the commonest if it stands for many of them
     7  of those that remain, the ones that explain most are kept, until the rest explains nothing new; who makes the same
        edit as another one and says more of where is left out
 
@@ -36,12 +37,14 @@ from graftline.codemod.mining.pairs import CollectedPairs, KeyedAction, Pair
 from graftline.codemod.mining.subjects import (
     Edit,
     free_arguments,
+    is_half,
     is_of_imports,
     is_of_layout,
     is_of_one_place,
     is_own_member,
     name_removed_kind,
     read_edit,
+    replaces_common_word,
 )
 from graftline.codemod.mining.trial import MiningConfig, Support, Trial
 from graftline.codemod.rule_file import Example, FileRule
@@ -52,6 +55,9 @@ from graftline.sandbox.base import Sandbox, ensure_decided
 _Key = tuple[Language, str]
 _MAX_CANDIDATES = 3_000
 _MAX_EXAMPLES = 3
+_FEW_FILES = 2
+_MAX_FAMILY = 4
+"""Edits of rules that differ in arguments, for each that the commonest of them makes: if there are more, it stands for few of them."""
 _FIRST_PART = 16
 """Candidates that are tried first where time is short."""
 
@@ -119,7 +125,10 @@ def _count_hits(support: Support) -> int:
 
 
 def _leave_out_local(supports: Sequence[Support], pairs: Sequence[Pair], newest: Sequence[SourceFile]) -> list[Support]:
-    """Return the rules without those of one file that are about a member of `self`, or a name that no other file has."""
+    """Return the rules without those of one file that are about a member of `self`, or a name that no other file has.
+
+    Nor those of one commit and few files that put a name in the place of what the language has: `None` is many things.
+    """
     edits = [read_edit(support.action, support.language) for support in supports]
     names = [{word for word in edit.quoted | set(edit.gained) if word.isidentifier()} for edit in edits]
     all_names = frozenset[str]().union(*names)
@@ -133,7 +142,12 @@ def _leave_out_local(supports: Sequence[Support], pairs: Sequence[Pair], newest:
     return [
         support
         for support, own in zip(supports, names, strict=True)
-        if support.files > 1 or (not is_own_member(support.action) and all(len(paths[name]) > 1 for name in own))
+        if (support.files > 1 or (not is_own_member(support.action) and all(len(paths[name]) > 1 for name in own)))
+        and not (
+            support.commits == 1
+            and support.files <= _FEW_FILES
+            and replaces_common_word(support.action, support.language)
+        )
     ]
 
 
@@ -144,7 +158,7 @@ def _leave_out_copies(supports: Iterable[Support]) -> Iterator[tuple[Support, fr
     """
     families = defaultdict[_Key, list[Support]](list)
     for support in supports:
-        shape = free_arguments(support.action)
+        shape = free_arguments(support.action, support.language)
         families[support.language, key_of(shape or support.action)].append(support)
     for (_, key), family in families.items():
         family.sort(key=lambda support: support.rank)
@@ -153,7 +167,7 @@ def _leave_out_copies(supports: Iterable[Support]) -> Iterator[tuple[Support, fr
         right = frozenset[tuple[int, int]]().union(*(support.right for support in family))
         if general and (special is None or general.surety >= special.surety):
             yield general, right
-        elif special:
+        elif special and len(right) <= _MAX_FAMILY * len(special.right):
             yield special, right
 
 
@@ -183,7 +197,8 @@ def _gather_candidates(collected: CollectedPairs) -> Iterator[KeyedAction]:
     repeated.sort(key=lambda key: (-counts[key], description_length(actions[key]), key))
     for language, name in repeated:
         action = actions[language, name]
-        if not (is_of_imports(action) or is_of_layout(action) or is_of_one_place(action, language)):
+        is_part = is_half(action, language) or is_of_one_place(action, language)
+        if not (is_of_imports(action) or is_of_layout(action) or is_part):
             yield language, action
 
 
@@ -191,7 +206,7 @@ def _gather_shapes(actions: Mapping[_Key, PatternAction | RuleAction]) -> dict[_
     """Return what several rules become with variables for the arguments that they leave as they are, and which these are."""
     shapes = defaultdict[_Key, list[_Key]](list)
     for key, action in actions.items():
-        if shape := free_arguments(action):
+        if shape := free_arguments(action, key[0]):
             shapes[key[0], canonical_json(shape.model_dump())].append(key)
     return {shape: members for shape, members in shapes.items() if len(members) > 1}
 

@@ -1,7 +1,7 @@
 """Statements that rules changed, laid out again as the repository's formatter would.
 
-Not a formatter: it knows how Black and Prettier break a line that is too long, and that they, and those of Java, join
-one that fits. It only acts where the repository shows that it is formatted so: most of the broken statements of the
+Not a formatter: it knows how Black, Prettier and, for Java, Eclipse break a line that is too long, and that they join one
+that fits. It only acts where the repository shows that it is formatted so: most of the broken statements of the
 files that change, and the statement itself as it was before, must come out of it as they are. What has comments,
 backslashes or strings over several lines is left alone.
 """

@@ -1,5 +1,6 @@
 """What rules are about, by what they quote and write: imports, one place of one program, tests and definitions."""
 
+import builtins
 import math
 import re
 from collections import Counter
@@ -23,6 +24,11 @@ _LONG_STRING = re.compile(r"""(["'`])(?=[^"'`\n]*\s|[^"'`\n]{16})[^"'`\n]*\1""")
 _IMPORT_KIND = re.compile(r"'kind': '(?:\w*import|scoped_identifier)")
 """Java's `scoped_identifier` is a name with dots as imports have it; elsewhere its dots are accesses of fields, or of types."""
 _BRACKET = re.compile(_STRING.pattern + r"|[()\[\]{},]")
+_RECEIVER = re.compile(r"(?<![\w$.\"'])([a-z_]\w*)(?=\.\w+\()")
+_PARAMETER, _PARAMETER_TYPE = re.compile(r"[^\W\d]\w*(?=\s*[:=])"), re.compile(r"\$V0\s*:\s*([^\W\d][\w.]*)(?=\s*=|$)")
+_PARAMETERS = frozenset(("typed_default_parameter", "typed_parameter", "default_parameter"))
+_COMMON = {**KEYWORDS, "python": KEYWORDS["python"] | frozenset(dir(builtins))}
+_DEFINITION_KIND = re.compile(r"(?:function|class|method)_(?:definition|declaration)")
 _OWN_MEMBER = re.compile(r"(?:self|this)\.\w+")
 _ASSIGNMENT = re.compile(r"(?:(?:const|let|var|final)\s+)?(?:[\w<>\[\]]+\s+)?\w+(?:, ?\w+)*\s*=(?!=)")
 """Of a variable that has a name."""
@@ -122,13 +128,16 @@ def read_edit(action: PatternAction | RuleAction, language: Language) -> Edit:
     return Edit(frozenset(old) - {";"}, dict(old - new), dict(new - old))
 
 
-def free_arguments(action: PatternAction | RuleAction) -> PatternAction | None:
+def free_arguments(action: PatternAction | RuleAction, language: Language) -> PatternAction | RuleAction | None:
     """Return a rule with a variable for every argument that it writes as it quotes it; None if it is more than a pattern.
 
     `assertTrue($A.has($B));` to `assertThat($A.has($B)).isTrue();`  ->  `assertTrue($A)` to `assertThat($A).isTrue()`
+    `a: T = None` to `a: Optional[T] = None`, of a parameter  ->  `$A: $B = None` to `$A: Optional[$B] = None`
     """
-    if not isinstance(action, PatternAction) or action.selector or action.strictness:
+    if not isinstance(action, PatternAction) or action.strictness:
         return None
+    if action.selector:
+        return _free_parameter(action, action.selector, language)
     pattern, rewrite = action.pattern.strip(), action.rewrite.strip()
     if pattern.endswith(";") and rewrite.endswith(";"):
         pattern, rewrite = pattern[:-1], rewrite[:-1]
@@ -148,8 +157,26 @@ def free_arguments(action: PatternAction | RuleAction) -> PatternAction | None:
     return result if isinstance(result, PatternAction) else None
 
 
+def _free_parameter(action: PatternAction, selector: str, language: Language) -> RuleAction | None:
+    """Return a rule about a parameter with variables for its name and its type, which is to be one name as well."""
+    text = strip_context(action.pattern, selector, language)
+    parameter = _PARAMETER.match(text) if selector in _PARAMETERS else None
+    if parameter is None or not action.rewrite.startswith(parameter[0]):
+        return None
+    free, rewrite = f"$V0{text[parameter.end() :]}", f"$V0{action.rewrite[parameter.end() :]}"
+    constraints = {}
+    kind = _PARAMETER_TYPE.match(free)
+    if kind is not None and re.search(_whole(kind[1]), rewrite):
+        free = f"{free[: kind.start(1)]}$V1{free[kind.end(1) :]}"
+        rewrite = re.sub(_whole(kind[1]), "$V1", rewrite)
+        constraints = {"V1": {"regex": r"^[\w.]+$"}}
+    pattern = {"context": action.pattern.replace(text, free), "selector": selector}
+    result = canonicalize(RuleAction(rule={"pattern": pattern}, fix=rewrite, constraints=constraints or None))
+    return result if isinstance(result, RuleAction) else None
+
+
 def _list_arguments(pattern: str, rewrite: str) -> Iterator[tuple[int, int]]:
-    """Yield where the outermost arguments of a pattern stand that are in the rewrite as well."""
+    """Yield where the outermost arguments of a pattern stand, and what they call methods of, that are in the rewrite as well."""
     stack, end = list[list[int]](), -1
     spans = list[tuple[int, int]]()
     for token in _BRACKET.finditer(pattern):
@@ -160,6 +187,9 @@ def _list_arguments(pattern: str, rewrite: str) -> Iterator[tuple[int, int]]:
             stack[-1].append(token.end())
         elif stack and token[0] in ")]}":
             spans.append((stack.pop()[-1], token.start()))
+    first = pattern.find("(")
+    receivers = _RECEIVER.finditer(pattern) if "\n" not in pattern else ()
+    spans += [receiver.span(1) for receiver in receivers if receiver.start() > first >= 0]
     for first, last in sorted(spans, key=lambda span: (span[0], -span[1])):
         text = pattern[first:last]
         start, stop = first + len(text) - len(text.lstrip()), last - len(text) + len(text.rstrip())
@@ -186,11 +216,47 @@ def is_broad(action: PatternAction | RuleAction) -> bool:
     return is_open and len(words_of(" ".join(VARIABLE.sub(" ", text) for text in _list_quoted(rule)))) <= 1
 
 
+def is_renaming(action: PatternAction | RuleAction) -> bool:
+    """Return whether a rule puts one name in the place of another, wherever it stands."""
+    rule = rule_of(action)
+    texts = _list_quoted(rule["rule"])
+    return len(texts) == 1 and texts[0].isidentifier() and str(rule["fix"]).isidentifier()
+
+
+def replaces_common_word(action: PatternAction | RuleAction, language: Language) -> bool:
+    """Return whether a rule puts words of one program in the place of words of the language alone, as `dict` or `None`."""
+    edit, common = read_edit(action, language), _COMMON[language]
+    lost, gained = ({token for token in side if token[0].isalpha()} for side in (edit.lost, edit.gained))
+    return bool(lost) and lost <= common and not gained <= common
+
+
 def is_of_layout(action: PatternAction | RuleAction) -> bool:
     """Return whether a rule writes lines, or takes a statement away that it quotes: another one has other lines."""
     rule = rule_of(action)
     fix = str(rule["fix"])
     return "\n" in fix.strip() or (not fix.strip() and bool(rule["rule"].get("regex")))
+
+
+def is_half(action: PatternAction | RuleAction, language: Language) -> bool:
+    """Return whether a rule takes away a definition that others use, or renames a parameter that its function uses."""
+    rule = rule_of(action)
+    parts = _list_parts(rule["rule"])
+    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    is_definition = name_removed_kind(action) == "definition" or any(
+        _DEFINITION_KIND.search(str(part.get("kind"))) for part in parts
+    )
+    is_removed = is_definition and not words_of(VARIABLE.sub(" ", fix))
+    is_of_parameters = any("parameters" in str((part.get("inside") or {}).get("kind")) for part in parts)
+    return is_removed or (is_of_parameters and is_renaming(action)) or _renames_parameter(action, language)
+
+
+def _renames_parameter(action: PatternAction | RuleAction, language: Language) -> bool:
+    pattern, edit = rule_of(action)["rule"].get("pattern"), read_edit(action, language)
+    if not isinstance(pattern, dict) or "parameter" not in str(pattern.get("selector")):
+        return False
+    lost, gained = list(edit.lost), list(edit.gained)
+    is_name = len(lost) == len(gained) == 1 and lost[0].isidentifier() and gained[0].isidentifier()
+    return is_name and re.search(rf"[(,]\s*{lost[0]}\b", str(pattern.get("context"))) is not None
 
 
 def name_removed_kind(action: PatternAction | RuleAction) -> str:

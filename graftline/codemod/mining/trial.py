@@ -16,7 +16,7 @@ from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length, is_general
 from graftline.codemod.judge import Judgment, judge
 from graftline.codemod.mining.pairs import KeyedAction, Pair
-from graftline.codemod.mining.subjects import is_broad
+from graftline.codemod.mining.subjects import is_broad, is_renaming
 from graftline.codemod.source_files import SourceFile
 from graftline.core.config import Config
 from graftline.core.errors import DataError
@@ -63,6 +63,8 @@ class Support:
     """Places that people left as they were, or changed otherwise."""
     remaining: int
     """Of them, those in the files as they are now."""
+    alone: int
+    """Places whose lines it left as people did; of others, what it makes is a part of what they made."""
     background: int = 0
     """Places it would change in code that the history is not about."""
 
@@ -89,10 +91,12 @@ class Support:
         is_doubtful = is_checked and is_broad(self.action)
         if (self.surety if is_doubtful else share) < config.min_precision:
             return False
+        # a renaming is of a thing that stays what it is
+        is_whole = self.alone > 0 and (2 * self.alone >= self.places or not is_renaming(self.action))
         # twice in one file is a habit of that file, and what one commit alone does may be its only purpose
         is_repeated = self.distinct >= config.min_support + (self.files == 1) + _OF_ONE_COMMIT * (self.commits == 1)
         is_done = _LEAST_DONE * self.remaining <= self.places
-        return is_done and is_repeated and (is_general(self.action) or not config.needs_general)
+        return is_done and is_whole and is_repeated and (is_general(self.action) or not config.needs_general)
 
 
 def limit_share(right: int, wrong: int) -> float:
@@ -114,8 +118,8 @@ class _Tally:
         self.right: set[tuple[int, int]] = set()
         self.spots: Counter[tuple[str, str, str, str]] = Counter()
         """Places in which it was right: commit, path, text and new text."""
-        self.places, self.oldest = 0, -1
-        """Places in which it was right, and the age of the oldest of them."""
+        self.places, self.alone, self.oldest = 0, 0, -1
+        """Places in which it was right, how many of them it finished, and the age of the oldest."""
         self.wrong: Counter[int] = Counter()
         """Places that it would change otherwise than people did, by their age."""
 
@@ -142,6 +146,7 @@ class _Tally:
             places=self.places,
             contradictions=self.contradictions,
             remaining=self.wrong[-1],
+            alone=self.alone,
         )
 
 
@@ -236,7 +241,9 @@ class Trial:
                 for match in judgment.right
             )
             tally.oldest = max(tally.oldest, text.age if judgment.right else -1)
-        tally.places += 0 if is_half else len(judgment.right)
+        if not is_half:
+            tally.places += len(judgment.right)
+            tally.alone += sum(_finishes_lines(text.text, match, change, judgment) for match in judgment.right)
         tally.wrong[text.age] += len(wrong)
 
     def _compare(self, index: int) -> Change | None:
@@ -253,6 +260,13 @@ class Trial:
 def _read_before(pair: Pair, number: int, age: int) -> _Text:
     old, new = (Counter(_WORD.findall(side)) for side in (pair.before, pair.after))
     return _Text(pair.before, pair.language, frozenset(old), age, number, frozenset(old - new), frozenset(new - old))
+
+
+def _finishes_lines(text: str, match: Match, change: Change, judgment: Judgment) -> bool:
+    """Return whether nothing else was changed in the lines of a match."""
+    start, end = text.rfind("\n", 0, match.start) + 1, text.find("\n", match.end) % (len(text) + 1)
+    sites = [(index, site) for index, site in enumerate(change.sites) if start <= site.start and site.end <= end]
+    return all(index in judgment.fixed or site.is_blank for index, site in sites)
 
 
 def _list_lost(text: str, match: Match) -> frozenset[str]:

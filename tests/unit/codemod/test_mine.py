@@ -9,7 +9,7 @@ from graftline.codemod.history import History, list_ignored_by_git
 from graftline.codemod.hunks import find_statement, split_into_hunks
 from graftline.codemod.mine import MinedRules, mine_rules
 from graftline.codemod.mining.pairs import CollectedPairs, Pair, collect_pairs
-from graftline.codemod.mining.subjects import is_of_imports
+from graftline.codemod.mining.subjects import free_arguments, is_half, is_of_imports
 from graftline.codemod.mining.trial import MiningConfig, limit_share
 from graftline.codemod.rule_file import format_rules
 from graftline.core.errors import DataError, GraftlineError
@@ -156,6 +156,63 @@ def test_what_takes_away_what_people_moved_is_no_rule() -> None:
     assert mined_of(*moved) == []
     gone = [make_pair(n, f"a{n}.old()", "check.new()", action) for n in range(4)]
     assert mined_of(*gone) == [action]
+
+
+def test_what_never_finishes_a_line_is_half_of_an_edit() -> None:
+    call = PatternAction(pattern="old($A)", rewrite="new($A)")
+    more = [make_pair(n, f"x.y(old({n}))", f"x.z(new({n}))", call) for n in range(4)]
+    assert mined_of(*more) == []
+    assert mined_of(*more, make_pair(9, "old(9)", "new(9)", call)) == [call]
+    # a renaming of what becomes another thing is finished now and then
+    name = RuleAction(rule={"kind": "identifier", "regex": "^folder$"}, fix="path")
+    joined = [make_pair(n, f"f(folder, old({n}))", f"f(path, new({n}))", name) for n in range(4)]
+    alone = [make_pair(10 + n, f"f(folder, {n})", f"f(path, {n})", name) for n in range(4)]
+    assert mined_of(*joined, *alone[:3]) == []
+    assert mined_of(*joined, *alone) == [name]
+
+
+@pytest.mark.parametrize(
+    ("rule", "fix", "is_part"),
+    [
+        ({"kind": "function_declaration", "has": {"field": "name", "regex": "^f$"}}, "", True),
+        ({"pattern": "def f(a):\n    return a"}, "", True),
+        ({"pattern": "def test_f(a):\n    return a"}, "", False),
+        ({"kind": "identifier", "regex": "^a$", "inside": {"kind": "parameters"}}, "b", True),
+        ({"kind": "identifier", "regex": "^a$", "inside": {"kind": "parameters"}}, "m.b", False),
+        ({"pattern": {"context": "def f(a, $A): pass", "selector": "parameters"}}, "(b, $A)", True),
+        ({"pattern": {"context": "def f(a: T): pass", "selector": "typed_parameter"}}, "a: S", False),
+    ],
+)
+def test_definitions_go_and_parameters_are_renamed_with_what_uses_them(rule, fix, is_part) -> None:
+    assert is_half(RuleAction(rule=rule, fix=fix), "python") is is_part
+
+
+def test_parameters_and_what_methods_are_called_of_are_variables_of_one_rule() -> None:
+    context, selector = "def f(a: T = None): pass", "typed_default_parameter"
+    rule = {"pattern": {"context": "def f($A: $B = None): pass", "selector": selector}}
+    free = [
+        (
+            PatternAction(pattern=context, rewrite="a: Optional[T] = None", selector=selector),
+            RuleAction(rule=rule, fix="$A: Optional[$B] = None", constraints={"B": {"regex": r"^[\w.]+$"}}),
+        ),
+        (
+            PatternAction(pattern="check(rows.has(1))", rewrite="check_that(rows).has(1)"),
+            PatternAction(pattern="check($A.has($B))", rewrite="check_that($A).has($B)"),
+        ),
+        (
+            PatternAction(pattern="reader.read(1)", rewrite="reader.load(1)"),
+            PatternAction(pattern="reader.read($A)", rewrite="reader.load($A)"),
+        ),
+    ]
+    for action, expected in free:
+        assert free_arguments(action, "python") == expected
+
+
+def test_what_the_language_has_is_many_things() -> None:
+    action = PatternAction(pattern="check(a, None)", rewrite="check(a, 'utf-8')")
+    same = [make_pair(n, "check(a, None)", "check(a, 'utf-8')", action, path=f"{n % 2}.py") for n in range(5)]
+    assert mined_of(*same) == [action]
+    assert mined_of(*(pair.model_copy(update={"commit": "c"}) for pair in same)) == []
 
 
 def test_the_names_of_one_file_have_no_rules() -> None:
