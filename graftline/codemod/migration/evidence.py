@@ -10,7 +10,7 @@ from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import guard_option
 from graftline.codemod.migration.places import Place, apply_rules, cut
 from graftline.codemod.migration.surroundings import find_covering_chain
-from graftline.codemod.migration.traits import traits_of
+from graftline.codemod.migration.traits import find_module, traits_of
 from graftline.codemod.migration.units import Unit, strip_layout
 from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
 
@@ -76,8 +76,11 @@ def weigh_evidence(
     results = [apply_rules(focus.before, focus.language, option.actions, sandbox) for option in chosen]
     kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
     chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
-    traits = [
-        traits_of(unit.path, unit.before, place.start, place.end)
+    traits: list[Mapping[str, str]] = [
+        {
+            **traits_of(unit.path, unit.before, place.start, place.end),
+            "module": find_module(unit.file, unit.before, place.start, place.end),
+        }
         for unit, other, numbers in places
         for n in sorted(numbers)
         if (place := _place_of(unit, other.sites[n])) is not None

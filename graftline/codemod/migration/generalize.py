@@ -119,9 +119,9 @@ def generalize(
     for unit in [unit for unit in units if is_import(unit)]:
         members = list(drop_qualifiers(unit.before, unit.after, unit.language))
         selection = _choose_without_edit(members, unit.language, repository, interview, remaining)
-        if selection is not None:
+        remaining -= selection.questions if selection else 0
+        if selection is not None and selection.is_sure:
             units.remove(unit)
-            remaining -= selection.questions
             rules.append(_apply(selection, unit.language, repository))
             options.append(selection.choice.options[0])
     for step in range(_MAX_STEPS + 1):
@@ -159,8 +159,8 @@ def generalize(
         for language in sorted({unit.language for unit in units}):
             ways = list(rename_everywhere(*renaming, language))[: 2 if ask else 1]
             selection = _choose_without_edit(ways, language, repository, interview, remaining)
-            if selection is not None:
-                remaining -= selection.questions
+            remaining -= selection.questions if selection else 0
+            if selection is not None and selection.is_sure:
                 rules.append(_apply(selection, language, repository))
                 options.append(selection.choice.options[0])
     rules += _follow(followers, repository, originals, instruction)
@@ -388,15 +388,14 @@ class _Interview:
 def _choose_without_edit(
     options: Sequence[Option], language: Language, repository: Repository, interview: _Interview, remaining: int
 ) -> Selection | None:
-    """Return the choice among options of which no edit of code is shown; None where it is not sure."""
+    """Return the choice among options of which no edit of code is shown; None where they change nothing."""
     choices = [choice for choice in _group(options, repository.find_places(options, language)) if choice.places]
     if not choices:
         return None
     answer = interview.answer if interview.ask and remaining else None
     traits = repository.traits_of(place for choice in choices for place in choice.places)
     priors, memory = [1 / len(choices)] * len(choices), interview.recall(choices)
-    selection = select(choices, priors, traits, [], answer, remaining, memory=memory)
-    return selection if selection.is_sure else None
+    return select(choices, priors, traits, [], answer, remaining, memory=memory)
 
 
 def _list_choices(

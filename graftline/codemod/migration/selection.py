@@ -36,9 +36,10 @@ _RIGHT, _WRONG, _OUTSIDE = 4.0, 0.2, -4.0
 _AGAINST = {
     **{"folder": 0.9, "tests": 0.6, "parent": 0.3, "file": 0.6, "callee": 0.9, "receiver": 0.6, "left": 0.9},
     **{"right": 1.5, "head": 1.5, "removed": 0.9, "elsewhere": 1.8, "syntax": 1.8},
+    "module": 1.8,
 }
 """What the odds lose where a place shares a trait with one that was refused, and with none that is right."""
-_UNLIKE = {"folder": 0.3, "tests": 0.2, "callee": 0.2, "receiver": 0.2, "elsewhere": 1.2, "syntax": 0.7}
+_UNLIKE = {"folder": 0.3, "tests": 0.2, "callee": 0.2, "receiver": 0.2, "elsewhere": 1.2, "syntax": 0.7, "module": 1.5}
 """What they lose where none that is right has the trait."""
 _TELLING, _TOLD_APART = ("removed", "callee", "receiver"), 0.15
 """How much an answer of no counts for places that share one of these traits with one that is right, where it has another."""
@@ -142,7 +143,10 @@ class _State:
     def unlike(self, group: _Group) -> float:
         """Return what a group loses for traits that no place has which is right."""
         good = self.good
-        return sum(w for name, w in _UNLIKE.items() if good[name] and group.traits[name] not in good[name])
+        unlike = [name for name in _UNLIKE if good[name] and group.traits[name] not in good[name]]
+        # a name that is defined in the same file has no module
+        is_unknown = not group.traits["module"] or "" in good["module"]
+        return sum(_UNLIKE[name] for name in unlike if name != "module" or not is_unknown)
 
     @cached_property
     def likely(self) -> list[int]:

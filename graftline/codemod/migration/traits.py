@@ -6,6 +6,7 @@ of the repository, beside the same words.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 _MAX_BACK = 400
 """Characters before a place in which what it is an argument of is looked for."""
@@ -14,6 +15,12 @@ _TESTS = frozenset(("test", "tests", "__tests__", "testing", "playground"))
 _TEST_FILE = re.compile(r"(^|[_.])(test|tests|spec)([_.]|$)|Tests?\.java$", re.IGNORECASE)
 _CHAIN = re.compile(r"([\w$][\w$.]*)\s*$")
 _WORD = re.compile(r"[^\W\d][\w$]*")
+_IN_NAME = re.compile(r"[\w$]")
+_IMPORTED = (
+    r"^\s*from\s+([\w.]+)\s+import\s*(?:\([^)]*?|[^\n(]*?)\b{name}\b"
+    r"|^import\s+(?:static\s+)?([\w.]+)\.{name};"
+    r"""|^import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?(?:\{{[^}}]*?\b)?{name}\b[^'"`;]*?from\s*['"]([^'"]+)"""
+)
 _TOKEN = re.compile(r"[\w$]+|[^\w\s]")
 
 TRAITS = (
@@ -29,6 +36,7 @@ TRAITS = (
     "removed",
     "elsewhere",
     "syntax",
+    "module",
 )
 
 
@@ -56,7 +64,28 @@ def traits_of(path: str, text: str, start: int, end: int) -> Mapping[str, str]:
         "removed": " ".join(text[start:end].split()),
         "syntax": _syntax(text[line_start:start]),
         "elsewhere": str(_is_elsewhere(text, start, end)),
+        "module": find_module(text, text, start, end),
     }
+
+
+def find_module(imports: str, text: str, start: int, end: int) -> str:
+    """Return the last part of the module that the text `imports` has the name at a place from; empty if it has it from none.
+
+    Two things of one name are told apart by it; where a module is written in several ways, relative and not, it is the same.
+    """
+    while start > 0 and _IN_NAME.match(text[start - 1]):
+        start -= 1
+    name = _WORD.match(text, start)
+    return _find_module(imports, name[0]) if name and name.end() >= end else ""
+
+
+@lru_cache(maxsize=1 << 14)
+def _find_module(text: str, name: str) -> str:
+    if name not in text:
+        return ""
+    match = re.search(_IMPORTED.format(name=re.escape(name)), text, re.MULTILINE)
+    module = next(filter(None, match.groups()), "") if match else ""
+    return re.split(r"[./]", module)[-1]
 
 
 def _syntax(head: str) -> str:

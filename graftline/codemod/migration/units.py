@@ -43,6 +43,8 @@ class Unit:
     language: Language
     before: str
     after: str
+    file: str = ""
+    """The text before of the file that it is a part of."""
 
     @property
     def change(self) -> Change | None:
@@ -101,7 +103,7 @@ def _split(demonstrations: Iterable[Demonstration]) -> Iterator[Unit]:
             )
         if is_safe(shown.before) and is_safe(shown.after):
             for hunk in split_into_hunks(shown.before, shown.after, language):
-                unit = Unit(shown.path, language, hunk.before, hunk.after)
+                unit = Unit(shown.path, language, hunk.before, hunk.after, shown.before)
                 layout = [site for site in unit.sites if _is_layout(hunk.before, site)]
                 unit.before = apply_sites(hunk.before, layout, 0, len(hunk.before))
                 yield unit

@@ -383,6 +383,14 @@ def test_one_edit_is_made_in_other_forms(name):
     }
 
 
+def test_a_name_of_another_module_is_another_name():
+    shown = {"m.py": ("from a.b import Conf\n\n\nx = Conf(1)\n", "from a.b import NewConf\n\n\nx = NewConf(1)\n")}
+    files = {f"n{n}.py": f"from a.b import Conf\n\ny = Conf({n})\n" for n in range(6)}
+    other = {f"o{n}.py": f"from c import Conf\n\nz = Conf({n})\n" for n in range(6)}
+    proposal = _follow(shown, files | other, lambda question: "from a.b" in question.text)
+    assert proposal.texts == {path: text.replace("Conf", "NewConf") for path, text in files.items()}
+
+
 def test_answers_of_earlier_steps_count_and_are_no_questions():
     places = [Place(f"{number}.py", 0, 1, "b") for number in range(9)]
     choices = [Choice((Option((), "name", "any", frozenset()),), frozenset(places))]
