@@ -193,15 +193,29 @@ def follow(
     max_questions: int = 5,
     choose: Choose = lambda groups: (),
     watch: Callable[[Iterator[SourceFile]], Iterator[SourceFile]] = lambda files: files,
+    keep: Sequence[Path] = (),
 ) -> tuple[FollowedEdit, Rewrite]:
     """Return what becomes of the files below `folder` if they follow the edit that `changes` show.
 
-    Arguments as in `generalize` and `rewrite`. DataError if there is no edit that is small enough.
+    Files and folders of `keep` stay, and rules that would change nothing in them go before others. Other arguments as in `generalize` and `rewrite`. DataError if there is no edit that is small enough.
     """
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))
-    followed = follow_edit(changes, files, folder, sandbox, ask, instruction, max_questions)
+    kept_paths = find_kept(files, keep)
+    negatives = {path.relative_to(folder).as_posix(): text for path, text in kept_paths.items()}
+    files = [file for file in files if file.path not in kept_paths]
+    followed = follow_edit(changes, files, folder, sandbox, ask, instruction, max_questions, negatives)
     return followed, choose_places(followed.files, followed.rules, describe_skipped(search.skipped), choose)
+
+
+def find_kept(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Path, str]:
+    """Return the texts of those of `files`, by their paths, that are one of `keep`, or below one."""
+    resolved = [path.resolve() for path in keep]
+    if not resolved:
+        return {}
+    return {
+        file.path: file.text for file in files if any(file.path.resolve().is_relative_to(path) for path in resolved)
+    }
 
 
 def choose_places(

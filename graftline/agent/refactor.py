@@ -37,7 +37,7 @@ from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile, describe_skipped
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
-from graftline.repository import LANGUAGES, find_files, open_search
+from graftline.repository import LANGUAGES, find_files, find_kept, open_search
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail.open import JailConfig
@@ -218,10 +218,8 @@ def refactor(
     settings = settings or Settings()
     files, skipped = read_repository(repository, settings)
     paths = {file.path.relative_to(repository).as_posix(): file for file in files}
-    resolved = [path.resolve() for path in keep]
-    kept_paths = frozenset(
-        name for name, file in paths.items() if any(file.path.resolve().is_relative_to(path) for path in resolved)
-    )
+    stays = find_kept(files, keep)
+    kept_paths = frozenset(name for name, file in paths.items() if file.path in stays)
     checker = Checker(repository, tests, jail or JailConfig()) if tests else None
     try:
         if checker is not None:

@@ -34,6 +34,7 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
     "--commit", help="The edit is what this commit changed; without it, what differs from the current commit."
 )
 @click.option("--about", "instruction", default="", metavar="TEXT", help="What the edit is about, as a commit says it.")
+@click.option("--keep", multiple=True, type=_PATH, help="A file or folder that stays as it is; any number.")
 @click.option(
     "--questions",
     type=click.IntRange(0, 100),
@@ -54,8 +55,8 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
 @json_option
 @click.pass_obj
 def follow(
-    root: Path | None, folder: Path, commit: str | None, instruction: str, questions: int | None, model: str | None,
-    answers: str | None, tests: str,
+    root: Path | None, folder: Path, commit: str | None, instruction: str, keep: tuple[Path, ...], questions: int | None,
+    model: str | None, answers: str | None, tests: str,
     write: bool, review: Path | None, ask: bool, reject: tuple[str, ...], out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Have the rest of a git repository follow an edit that you made in one or a few places of it.
@@ -86,10 +87,11 @@ def follow(
     with open_rule_sandbox(root) as sandbox, _open_answers(root, model, instruction, changes) as ask_model:
         followed, result = follow(
             folder, changes, sandbox, answer if questions else None, instruction, questions,
-            lambda groups: choose_rejected(groups, reject, ask, is_error=as_json),
+            lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), keep=keep,
         )  # fmt: skip
     if review is not None:
         command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
+        command += [word for path in keep for word in ("--keep", str(path))]
         command += ["--about", instruction] if instruction else []
         command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
         command += ["--tests", tests] if tests else []

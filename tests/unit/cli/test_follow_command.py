@@ -97,6 +97,17 @@ def test_a_group_that_is_rejected_stays(repository: Path) -> None:
     assert (len(groups) > 0, output["files"], output["groups"]) == (True, [], [])
 
 
+def test_what_is_kept_stays_and_tells_rules_apart(repository: Path) -> None:
+    kept = {"old/d.py": "def size(settings):\n    return settings.get('old')\n", "app/e.py": "x = settings.get('e')\n"}
+    commit(repository, kept)
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    result = run("--answers", "y", "--keep", "repo/old", "--write", "--review", "page.html")
+    assert result.exit_code == 0, result.output
+    assert "fetch(url, row)" in (repository / "app/b.py").read_text("utf-8")
+    assert {name: (repository / name).read_text("utf-8") for name in kept} == kept
+    assert "repo --keep repo/old --answers y" in Path("page.html").read_text("utf-8")
+
+
 def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None:
     (repository / "app/c.py").write_text(FILES["app/c.py"].replace("settings.get(", "settings.read("), "utf-8")
     (repository / "app/d.py").write_text("x = other.get('a')\ny = settings.get('b')\n", "utf-8")
