@@ -152,7 +152,7 @@ def _describe_selections(attempts: Sequence[Attempt]) -> str:
         return ""
     return (
         f"## The best of several attempts\n\n{plain_table(rows)}\n"
-        "Shares of tasks that are solved, and of changes of repositories R@P90 in brackets. By agreement, the attempt is taken that most"
+        "Shares of tasks that are solved, and in brackets R@P90 of those attempts at changes of repositories. By agreement, the attempt is taken that most"
         " others do the same as, which needs no target; by the target, the best one.\n"
     )
 
