@@ -57,7 +57,7 @@ def with_package(name: str) -> dict[str, Any]:
         (
             with_dataset(reader="commits"),
             "datasets.demo.reader: input should be 'agentpack', 'commitpackft', 'editpackft', 'edits', 'evaluation', 'marv',"
-            " 'oce_dataft', 'package_releases', 'release_pairs' or 'smellycode' (got 'commits')",
+            " 'oce_dataft', 'package_releases', 'recorded', 'release_pairs' or 'smellycode' (got 'commits')",
         ),
         (with_dataset(files=[]), "datasets.demo: value error, expected at least one entry in `files`"),
         *(
