@@ -33,6 +33,9 @@ _SPECIAL = re.compile(r"=>| \? |[=(,:]\s*/[^/*]")
 """Arrow functions, conditions and regular expressions, which Prettier breaks by rules of their own."""
 _CALL = re.compile(r"(?<=[\w)\]>])\.(?=(?:<[^<>()]*>)?\w+\()")
 _OPERATOR = re.compile(r" (?:&&|\|\||->|[-+*/?:]) ")
+_TEST = re.compile(r"([ \t]*)(return|\S.*?[\w\s?|&]=)\s(\S[^;]*)")
+_COMPARED = re.compile(r"[=!]==?|&&|\|\||\?\?| [<>]=? ")
+"""What makes a test one of two operands."""
 _LEAST_SHARE, _LEAST_STATEMENTS, _MAX_STATEMENTS = 0.5, 4, 120
 _MAX_LINES = 40
 
@@ -67,7 +70,44 @@ def lay_out(before: str, after: str, style: Style) -> str:
         return after
     for (start, end), text in sorted(edits.items(), reverse=True):
         after = after[:start] + text + after[end:]
-    return after
+    is_script = style.language in ("javascript", "typescript", "tsx")
+    return _lay_out_conditions(before, after, style) if is_script and style.breaks else after
+
+
+def _lay_out_conditions(before: str, after: str, style: Style) -> str:
+    """Return `after` with changed `a ? b : c` of several lines as Prettier has them: in a line, or the test behind `=` in its own."""
+    old_lines, lines = before.split("\n"), after.split("\n")
+    for start, end, new_start, new_end in sorted(list_changed_lines(old_lines, lines), reverse=True):
+        for number in reversed(range(new_start, new_end)):
+            later = [line.strip() for line in lines[number + 1 : number + 3]]
+            head = _TEST.fullmatch(lines[number])
+            if head is None or len(later) < 2 or not later[0].startswith("? "):
+                continue
+            margin, name, test = head.groups()
+            joined = " ".join((lines[number], *later))
+            ends = number + 3 >= len(lines) or _columns(_margin(lines[number + 3])) <= _columns(margin)
+            if later[1].startswith(": ") and ends and _columns(joined) <= style.width and _is_balanced(joined):
+                lines[number : number + 3] = [joined]
+            elif name.endswith("=") and _COMPARED.search(_blank_strings(test)) and end - start == new_end - new_start:
+                former = _TEST.fullmatch(old_lines[start + number - new_start])
+                if former is None or _COMPARED.search(_blank_strings(former[3])):
+                    continue  # it stood so before
+                last = number + 1
+                while last < len(lines) and _columns(_margin(lines[last])) > _columns(margin) and lines[last].strip():
+                    lines[last] = style.indent + lines[last]
+                    last += 1
+                lines[number : number + 1] = [margin + name, margin + style.indent + test]
+    return "\n".join(lines)
+
+
+def _margin(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _is_balanced(line: str) -> bool:
+    """Return whether a line opens no bracket that it does not close, and has no comment."""
+    bare = _blank_strings(line)
+    return all(bare.count(o) == bare.count(c) for o, c in zip(_OPENING, _CLOSING, strict=True)) and "//" not in bare
 
 
 def realign(before: str, after: str) -> str:
