@@ -206,8 +206,9 @@ def _gather_shapes(actions: Mapping[_Key, PatternAction | RuleAction]) -> dict[_
     """Return what several rules become with variables for the arguments that they leave as they are, and which these are."""
     shapes = defaultdict[_Key, list[_Key]](list)
     for key, action in actions.items():
-        if shape := free_arguments(action, key[0]):
-            shapes[key[0], canonical_json(shape.model_dump())].append(key)
+        free = (free_arguments(action, key[0], frees_receivers) for frees_receivers in (True, False))
+        for shape in sorted({canonical_json(shape.model_dump()) for shape in free if shape}):
+            shapes[key[0], shape].append(key)
     return {shape: members for shape, members in shapes.items() if len(members) > 1}
 
 

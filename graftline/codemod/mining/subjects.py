@@ -128,11 +128,15 @@ def read_edit(action: PatternAction | RuleAction, language: Language) -> Edit:
     return Edit(frozenset(old) - {";"}, dict(old - new), dict(new - old))
 
 
-def free_arguments(action: PatternAction | RuleAction, language: Language) -> PatternAction | RuleAction | None:
+def free_arguments(
+    action: PatternAction | RuleAction, language: Language, frees_receivers: bool = True
+) -> PatternAction | RuleAction | None:
     """Return a rule with a variable for every argument that it writes as it quotes it; None if it is more than a pattern.
 
     `assertTrue($A.has($B));` to `assertThat($A.has($B)).isTrue();`  ->  `assertTrue($A)` to `assertThat($A).isTrue()`
     `a: T = None` to `a: Optional[T] = None`, of a parameter  ->  `$A: $B = None` to `$A: Optional[$B] = None`
+
+    With `frees_receivers`, what methods of arguments are called of as well: `f(a.size(), 1)`  ->  `f($A.size(), $B)`.
     """
     if not isinstance(action, PatternAction) or action.strictness:
         return None
@@ -143,7 +147,7 @@ def free_arguments(action: PatternAction | RuleAction, language: Language) -> Pa
         pattern, rewrite = pattern[:-1], rewrite[:-1]
     names: dict[str, str] = {}
     pieces, end = list[str](), 0
-    for start, stop in _list_arguments(pattern, rewrite):
+    for start, stop in _list_arguments(pattern, rewrite, frees_receivers):
         name = names.setdefault(pattern[start:stop], f"$V{len(names)}")
         pieces += [pattern[end:start], name]
         end = stop
@@ -175,7 +179,7 @@ def _free_parameter(action: PatternAction, selector: str, language: Language) ->
     return result if isinstance(result, RuleAction) else None
 
 
-def _list_arguments(pattern: str, rewrite: str) -> Iterator[tuple[int, int]]:
+def _list_arguments(pattern: str, rewrite: str, with_receivers: bool) -> Iterator[tuple[int, int]]:
     """Yield where the outermost arguments of a pattern stand, and what they call methods of, that are in the rewrite as well."""
     stack, end = list[list[int]](), -1
     spans = list[tuple[int, int]]()
@@ -188,7 +192,7 @@ def _list_arguments(pattern: str, rewrite: str) -> Iterator[tuple[int, int]]:
         elif stack and token[0] in ")]}":
             spans.append((stack.pop()[-1], token.start()))
     first = pattern.find("(")
-    receivers = _RECEIVER.finditer(pattern) if "\n" not in pattern else ()
+    receivers = _RECEIVER.finditer(pattern) if with_receivers and "\n" not in pattern else ()
     spans += [receiver.span(1) for receiver in receivers if receiver.start() > first >= 0]
     for first, last in sorted(spans, key=lambda span: (span[0], -span[1])):
         text = pattern[first:last]

@@ -206,6 +206,8 @@ def test_parameters_and_what_methods_are_called_of_are_variables_of_one_rule() -
     ]
     for action, expected in free:
         assert free_arguments(action, "python") == expected
+    narrow = PatternAction(pattern="check(rows.has($A))", rewrite="check_that(rows).has($A)")
+    assert free_arguments(free[1][0], "python", frees_receivers=False) == narrow
 
 
 def test_what_the_language_has_is_many_things() -> None:
