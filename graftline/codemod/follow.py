@@ -7,7 +7,9 @@ from functools import cache
 from itertools import repeat
 from pathlib import Path
 
+from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language
+from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import canonicalize, list_required_words, list_written_words, words_of
 from graftline.codemod.cost import is_general
 from graftline.codemod.equality import normalize_blank_lines
@@ -141,10 +143,20 @@ def rewrite_accepted(
 def _find_rule(before: str, after: str, language: Language, rules: Sequence[FileRule]) -> FileRule | None:
     """Return the first rule that may have made the change of some lines; where none may, for they follow, the first."""
     own, old, new = [rule for rule in rules if rule.language == language], words_of(before), words_of(after)
-    for rule in own:
-        if list_required_words(rule.action, language) <= old and list_written_words(rule.action) <= new:
-            return rule
-    return own[0] if own else None
+    fitting = [
+        rule
+        for rule in own
+        if list_required_words(rule.action, language) <= old and list_written_words(rule.action) <= new
+    ]
+    # of rules with the same words, the one whose signs are there
+    signed = [rule for rule in fitting if all(part.strip() in before for part in _list_parts(rule))]
+    return next(iter(signed or fitting or own), None)
+
+
+def _list_parts(rule: FileRule) -> list[str]:
+    """Return what the pattern of a rule quotes between its variables."""
+    pattern = rule_of(rule.action)["rule"].get("pattern")
+    return VARIABLE.split(pattern) if isinstance(pattern, str) else []
 
 
 def _make_rules(proposed: ProposedRule, changes: Sequence[FileChange], sandbox: Sandbox) -> list[FileRule]:

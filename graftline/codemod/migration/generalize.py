@@ -203,8 +203,17 @@ def _follow(
                 repository.texts.update(changed.texts)
 
 
+def _drop_idle_rules(option: Option, language: Language, repository: Repository) -> Option:
+    """Return a rule for a condition without those for its opposites that change nothing in the repository."""
+    if option.kind != "condition":
+        return option
+    single = [replace(option, actions=(action,)) for action in option.actions]
+    places = repository.find_places(single, language)
+    return replace(option, actions=tuple(a for a, own in zip(option.actions, places, strict=True) if own.places))
+
+
 def _apply(selection: Selection, language: Language, repository: Repository) -> ProposedRule:
-    option = selection.choice.options[0]
+    option = _drop_idle_rules(selection.choice.options[0], language, repository)
     files = repository.apply(option, language, selection.refused, selection.choice.broken)
     places = len(selection.choice.places - selection.refused)
     return ProposedRule(option.actions, language, places, files, selection.confidence)
