@@ -4,19 +4,23 @@
 edit; the measure is that of `graftline.codemod.change_places`, every hunk of the commit counts:
 
 * `agent`: `graftline.agent.refactor`, by the subject alone;
-* `example`: the same with one place of the commit as an example, so that the model only answers questions;
+* `example`: the same with one place of the commit as an example, so that the model only answers `--questions`;
 * `write-rule`: the model is shown the likeliest place and writes a pattern with its rewrite, by the prompt `small` of the teachers;
 * `sed`, the peer: the code that the subject says is to go, at word boundaries, becomes the code that it says is to come;
 * `gold`, the ceiling: the rules of one place of the commit as people edited it, nobody asked (`generalize`).
 
+`--part canitedit` has files of CanItEdit, 40 lines at most, with the detailed instruction; `free` are those whose tests pass with what the
+model writes, `rules` those whose tests pass where the rules that are made of it are applied; `--problems` names the folder of its files.
+
 `--part places` has single places of these commits, 25 lines at most; what the model writes is compared with the commit:
 
 * `edit`: the block back, `--attempts` times; `right` is the first answer, `agreed` those where at least three of four do the same,
-  with how many of these are right; `edit-imports` is also shown the imports of the file, `edit-example` an edit of the commit
-  elsewhere;
+  with how many of these are right; `told` are those places whose new words the subject or the block has; `edit-imports` is also
+  shown the imports of the file, `edit-example` an edit of the commit elsewhere;
 * `write-rule`: as above, for the text that its rule makes of the block.
 
-A fleet has to be up. Answers of the model are kept in `--answers`, so that a run which was ended goes on where it was.
+A fleet has to be up. Answers of the model are kept in `--answers`, and rows in `--journal`, so that a run which was ended goes on
+where it was; several may run side by side, each with a `--shard`.
 
     graftline model serve --fleet embedded
     python -m benchmarks.agent --part places [--arms edit,write-rule] [--limit N] [--attempts 4]
@@ -25,42 +29,69 @@ A fleet has to be up. Answers of the model are kept in `--answers`, so that a ru
 import argparse
 import json
 import os
+import re
 import sys
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
-from benchmarks.migration_arms import MAX_QUESTIONS, ParsedSandbox, run_generalize, time_limit
+from benchmarks.migration_arms import ParsedSandbox, run_generalize, time_limit
 from benchmarks.migration_measure import Commit, counts_of, read_commits
 from benchmarks.migrations import DATA, HELD_OUT, summarize
 from graftline.agent.edits import PlaceEdit, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
+from graftline.agent.places import Block
 from graftline.agent.refactor import Settings
 from graftline.agent.single_places import Shows, SinglePlace, list_single_places, take_turns
 from graftline.agent.texts import propose_change, texts_of
 from graftline.astgrep.action import Action
+from graftline.codemod.canonical import words_of
 from graftline.codemod.change_places import Shown, language_of
 from graftline.codemod.equality import normalize_whitespace
+from graftline.codemod.grammar import KEYWORDS
+from graftline.codemod.induce import induce
+from graftline.codemod.place_score import compare_texts as compare_lines_of
 from graftline.core.errors import BoundaryError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
+from graftline.datasets.commit_messages import clean_message
+from graftline.datasets.synthetic.candidates import parts_of
+from graftline.evals.canitedit import read_problems
 from graftline.evals.cases import find_shown_block
 from graftline.evals.change_solvers import describe_single_place, replace_words
+from graftline.harbor.coverage import interval_of
 from graftline.llm.questions import seed_of
 from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.task_tests import run_tests
 from graftline.rollouts.teachers.answer import ParseError, parse_answer
 from graftline.rollouts.teachers.openai import chat_request
 from graftline.rollouts.teachers.prompt import load_prompt
+from graftline.sandbox.actions import WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import ensure_decided
+from graftline.sandbox.jail.open import JailConfig
 
 ANSWERS = CHECKOUT / "data" / "benchmarks" / "agent"
 _CPU_S = 240
+LANGUAGE_SHARES = {"python": 29, "java": 11, "javascript": 20}
+"""Places of each language, of 60; TypeScript is JavaScript here."""
+_MAX_PLACES_OF_COMMIT, _MAX_PROBLEM_LINES = 3, 40
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "a an add all and by call calls change fix for from if in instead into is make of on or over remove replace test tests the to use where with",
+    )
+)
+"""Words that say nothing of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +106,7 @@ def run_agent(
     commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts that the agent changes; `shown` leads where there is one."""
-    settings = Settings(attempts=options.attempts, questions=MAX_QUESTIONS)
+    settings = Settings(attempts=options.attempts, questions=options.questions)
     proposal = propose_change(commit, commit.subject, shown, model, ParsedSandbox(), settings)
     return commit.texts(shown) | texts_of(proposal)
 
@@ -156,23 +187,87 @@ def measure_repository(commit: Commit, arm: str, model: AgentModel, options: arg
         cause = f"{type(error).__name__}: {error}"[:200]
     counts = commit.score(produced if not cause else commit.texts(shown), shown)
     return {
-        **counts_of(counts), "commit": commit.id, "arm": arm, "cause": cause, "tokens": model.spent.tokens - tokens,
+        **counts_of(counts), "item": commit.id, "commit": commit.id, "arm": arm, "cause": cause,
+        "tokens": model.spent.tokens - tokens,
         "seconds": round(time.process_time() - cpu, 2), "wall_s": round(time.monotonic() - began, 1),
     }  # fmt: skip
 
 
-def draw_places(commits: Sequence[Commit], count: int) -> list[tuple[Commit, SinglePlace]]:
-    """Return at most `count` places, of as many commits as there are, in an order that depends on the commits alone."""
-    return take_turns([[(commit, place) for place in list_single_places(commit)] for commit in commits], 2)[:count]
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of CanItEdit."""
+
+    task: Task
+
+    @property
+    def id(self) -> str:
+        """What tells it from others."""
+        return self.task.id
 
 
-def measure_place(
-    item: tuple[Commit, SinglePlace], arm: str, model: AgentModel, options: argparse.Namespace
-) -> dict[str, Any]:
+def read_problems_of(folder: Path, count: int) -> list[Problem]:
+    """Return at most `count` problems whose files have at most `_MAX_PROBLEM_LINES` lines, with the detailed instruction."""
+    cases = read_problems(folder, "canitedit", "", ("descriptive",))
+    tasks = [case.task for case in cases if case.task.before.count("\n") < _MAX_PROBLEM_LINES]
+    return [Problem(task) for task in sorted(tasks, key=lambda task: sha256_text(task.id))][:count]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlace:
+    """A place of a commit."""
+
+    commit: Commit
+    place: SinglePlace
+
+    @property
+    def id(self) -> str:
+        """What tells it from others."""
+        return f"{self.commit.id}:{self.place.block.path}:{self.place.block.start}"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the subject has a word of a line that goes or comes; a part of a name is one, too."""
+        old, new = self.place.before.split("\n"), self.place.after.split("\n")
+        changes = compare_lines_of(self.place.before, self.place.after) or ()
+        lines = chain.from_iterable((*old[c.start : c.end], *new[c.new_start : c.new_end]) for c in changes)
+        return not (_parts_of(clean_message(self.commit.subject)) - _COMMON).isdisjoint(_parts_of("\n".join(lines)))
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the words that come are in the subject, a part of a name among them, or in the block before."""
+        block, target = self.place.block.text, self.place.target
+        coming = words_of(target) - words_of(block) - KEYWORDS[self.place.block.language]
+        return _parts_of(" ".join(coming)) <= _parts_of(f"{self.commit.subject} {block}")
+
+
+def _parts_of(text: str) -> frozenset[str]:
+    return frozenset(chain.from_iterable(map(parts_of, words_of(text))))
+
+
+def draw_places(commits: Sequence[Commit], count: int) -> list[CommitPlace]:
+    """Return at most `count` places, by the shares of `LANGUAGE_SHARES`, of as many commits as there are.
+
+    Their subjects share a word with a line that the edit changes: others say too little for anybody to edit by.
+    """
+    lists = [[CommitPlace(commit, place) for place in list_single_places(commit)] for commit in commits]
+    total = sum(LANGUAGE_SHARES.values())
+    room = {language: ceil(count * share / total) for language, share in LANGUAGE_SHARES.items()}
+    drawn: list[CommitPlace] = []
+    for item in take_turns([[item for item in items if item.is_named] for items in lists], _MAX_PLACES_OF_COMMIT):
+        language = item.place.block.language
+        family = "javascript" if language in ("typescript", "tsx") else language
+        if room.get(family, 0) and len(drawn) < count:
+            room[family] -= 1
+            drawn.append(item)
+    return drawn
+
+
+def measure_place(item: CommitPlace, arm: str, model: AgentModel, options: argparse.Namespace) -> dict[str, Any]:
     """Return what became of one place."""
-    commit, place = item
+    commit, place = item.commit, item.place
     began, tokens = time.monotonic(), model.spent.tokens
-    row: dict[str, Any] = {"commit": commit.id, "arm": arm, "lines": place.block.end - place.block.start}
+    row: dict[str, Any] = {"item": item.id, "arm": arm, "lines": place.block.end - place.block.start}
+    row["is_told"] = item.is_told
     if arm == "write-rule":
         action = write_rule(commit.subject, place.code, place.block.language, model)
         after = place.code
@@ -200,12 +295,48 @@ def is_right(place: SinglePlace, text: str) -> bool:
 
 def summarize_places(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figures of an arm over single places."""
+    told = [row for row in rows if row["is_told"]]
     figures: dict[str, Any] = {"places": len(rows), "right": sum(row["right"] for row in rows)}
+    figures["told"] = {"places": len(told), "right": sum(row["right"] for row in told)}
     figures["outcomes"] = dict(Counter(row["outcome"] for row in rows))
     for least in (3, 4):
         agreed = [row for row in rows if row.get("votes", 0) >= least]
         figures[f"agree_{least}"] = {"places": len(agreed), "right": sum(row["agreed_right"] for row in agreed)}
     return figures | {"tokens": sum(row["tokens"] for row in rows), "wall_s": round(sum(row["wall_s"] for row in rows))}
+
+
+def measure_problem(problem: Problem, arm: str, model: AgentModel, options: argparse.Namespace) -> dict[str, Any]:
+    """Return whether a problem of CanItEdit is solved by what the model writes, and by the rules that are made of it."""
+    began, tokens, task = time.monotonic(), model.spent.tokens, problem.task
+    assert task.tests is not None
+    lines = task.before.count("\n") + 1
+    block = Block("solution.py", "python", 0, lines, task.before + "\n")
+    edit = edit_place(task.instruction, block, task.before, model, 1, 0, sha256_text)
+    row: dict[str, Any] = {
+        "item": problem.id,
+        "arm": arm,
+        "lines": lines,
+        "outcome": edit.attempts[0].fault or "edited",
+    }
+    made, texts = "", {"reference": task.target}
+    if edit.after != task.before:
+        induction = induce(task.before, edit.after, "python", ParsedSandbox())
+        made = induction.result or task.before
+        texts |= {"free": edit.after, "rules": made}
+    with closing(open_sandbox(WarmSandboxConfig(), JailConfig(required_level="none"))) as sandbox:
+        verdicts = run_tests([(task.tests, text) for text in texts.values()], sandbox)
+    row |= {name: bool(verdict.passes) for name, verdict in zip(texts, verdicts, strict=True)}
+    return {**row, "tokens": model.spent.tokens - tokens, "wall_s": round(time.monotonic() - began, 1)}
+
+
+def summarize_problems(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many of the problems whose reference passes in this jail are solved."""
+    judged = [row for row in rows if row["reference"]]
+    return {
+        "problems": len(rows), "judged": len(judged), "free": sum(row.get("free", False) for row in judged),
+        "rules": sum(row.get("rules", False) for row in judged), "tokens": sum(row["tokens"] for row in rows),
+        "wall_s": round(sum(row["wall_s"] for row in rows)),
+    }  # fmt: skip
 
 
 PLACE_ARMS: Mapping[str, Shows] = {
@@ -217,44 +348,90 @@ PLACE_ARMS: Mapping[str, Shows] = {
 """What is shown of a place."""
 
 
+def is_precise_row(row: Mapping[str, Any]) -> bool:
+    """Return whether at least nine of ten changes of a run are those of the commit."""
+    changes = row["made"] + row["false"]
+    return bool(changes) and row["good"] >= 0.9 * changes
+
+
+def read_rows(journal: Path) -> list[dict[str, Any]]:
+    """Return the rows of a journal, those that were cut off left out."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for line in journal.read_text().splitlines() if journal.is_file() else []:
+        with suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one line of JSON; on standard error a line for each result."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.agent", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", choices=("repositories", "places"), default="repositories")
+    parser.add_argument("--part", choices=("repositories", "places", "canitedit"), default="repositories")
     parser.add_argument("--arms", help="all of the part if none are given")
     parser.add_argument("--fleet", default="embedded")
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--problems", type=Path, help="folder of the files of CanItEdit, for that part")
     parser.add_argument("--answers", type=Path, default=ANSWERS)
     parser.add_argument("--limit", type=int, default=60, help="commits or places at most, a fair sample")
     parser.add_argument("--attempts", type=int, default=4)
+    parser.add_argument("--questions", type=int, default=0, help="that the model is asked about places of a repository")
+    parser.add_argument(
+        "--journal", type=Path, help="rows that are there are not measured again; in --answers by default"
+    )
+    parser.add_argument("--shard", default="1/1", help="N/M: of M runs side by side, the N-th")
     options = parser.parse_args(arguments)
     commits = [commit for commit in read_commits(options.data) if commit.repository not in HELD_OUT]
     commits.sort(key=lambda commit: sha256_text(commit.id))
-    is_places = options.part == "places"
-    arms = options.arms.split(",") if options.arms else [*(PLACE_ARMS if is_places else REPOSITORY_ARMS)]
+    if options.part == "canitedit" and options.problems is None:
+        parser.error("--part canitedit needs the folder with the files of the benchmark, --problems")
+    items: list[Any]
+    measure: Callable[..., dict[str, Any]]
+    if options.part == "repositories":
+        items, measure, names = commits[: options.limit], measure_repository, [*REPOSITORY_ARMS]
+    elif options.part == "places":
+        items, measure, names = draw_places(commits, options.limit), measure_place, [*PLACE_ARMS]
+    else:
+        items, measure, names = read_problems_of(options.problems, options.limit), measure_problem, ["edit"]
+    arms = options.arms.split(",") if options.arms else names
     limits = Limits(tokens=10**12, seconds=10**9)
     secrets = open_secrets(os.environ, CHECKOUT)
     model = open_model(options.fleet, CHECKOUT / "configs", secrets, options.answers, limits)
-    items: list[Any] = draw_places(commits, options.limit) if is_places else commits[: options.limit]
-    measure: Callable[..., dict[str, Any]] = measure_place if is_places else measure_repository
-    rows = []
+    journal = options.journal or options.answers / f"{options.part}.jsonl"
+    rows = read_rows(journal)
+    number, count = map(int, options.shard.split("/"))
     try:
-        for item in items:
+        for item in items[number - 1 :: count]:
             for arm in arms:
-                rows.append(measure(item, arm, model, options))
-                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+                if (item.id, arm) not in {(row["item"], row["arm"]) for row in rows}:
+                    rows.append(measure(item, arm, model, options))
+                    with journal.open("a") as stream:  # a whole line at once: others append as well
+                        stream.write(json.dumps(rows[-1]) + "\n")
+                    print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     finally:
         model.model.close()
     figures: dict[str, Any] = {"model": model.model.name, "attempts": options.attempts}
+    ids = {item.id for item in items}
     for arm in arms:
-        own = [row for row in rows if row["arm"] == arm]
-        if is_places:
+        own = [row for row in rows if row["arm"] == arm and row["item"] in ids]
+        if options.part == "places":
             figures[arm] = summarize_places(own)
+        elif options.part == "canitedit":
+            figures[arm] = summarize_problems(own)
         else:
             walls = {"tokens": sum(row["tokens"] for row in own), "wall_s": round(sum(row["wall_s"] for row in own))}
-            figures[arm] = summarize(own) | walls
+            precise = [(row["hit"] / row["gold"] if row["gold"] else 0.0) * is_precise_row(row) for row in own]
+            figures[arm] = {**(summarize(own) if own else {}), **walls, "recall_at_p90_interval": interval_of(precise)}
+    if {"edit", "write-rule"} <= set(arms):
+        sides = [{row["item"]: row["right"] for row in rows if row["arm"] == arm} for arm in ("edit", "write-rule")]
+        pairs = [sides[0][item] - sides[1][item] for item in sides[0].keys() & sides[1].keys() & ids]
+        figures["edit_over_rule"] = {
+            "places": len(pairs),
+            "share": sum(pairs) / max(1, len(pairs)),
+            "interval": interval_of(pairs),
+        }
     print(json.dumps({"name": f"agent_{options.part}", "figures": figures, "machine": machine()}))
 
 

@@ -49,9 +49,10 @@ def model(root: Path) -> Iterator[None]:
     def answer(request: HttpRequest) -> HttpAnswer:
         if request.path != "/v1/chat/completions":
             return json_answer({}, 404)
-        question = json.loads(request.body)["messages"][-1]["content"]
+        messages = json.loads(request.body)["messages"]
+        question = messages[-1]["content"]
         text = "no" if "dog" in question else "yes"
-        if "\n\nInstruction:\n" in question:
+        if "whole code after the change" in messages[0]["content"]:
             text = "```" + question.split("```")[1].replace("client.fetch", "client.get") + "```"
         elif not question.endswith("Answer yes or no."):
             text = rule

@@ -21,7 +21,7 @@ def model() -> Iterator[str]:
         if request.path != "/v1/chat/completions":
             return json_answer({}, 404)
         question = json.loads(request.body)["messages"][-1]["content"]
-        is_edit = "\n\nInstruction:\n" in question
+        is_edit = "\nTask: " in question
         code = question.split("```")[1].partition("\n")[2] if is_edit else ""
         edited = _OPTIONAL.sub(r"\1 | None", code)
         text = f"```python\n{edited}```" if is_edit else "Yes"

@@ -4,25 +4,48 @@ Models of one or two billion parameters edit a block right about twice as often 
 of their edits do the same to a repository, that is nearly always right; so agreement is what an edit is believed by.
 """
 
+import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import ndiff
 from typing import Literal
 
 from graftline.agent.model import DRAWN_TEMPERATURE, AgentModel
 from graftline.agent.places import Block
+from graftline.astgrep.binding import Language
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.migration.imports import list_import_lines
 from graftline.codemod.migration.places import parses
 from graftline.core.hashing import sha256_text
 from graftline.core.tokens import count_tokens
+from graftline.datasets.commit_messages import clean_message
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.questions import seed_of
-from graftline.rollouts.round_trip import EDIT_SYSTEM, edit_question, read_text
+from graftline.rollouts.round_trip import read_text
 from graftline.rollouts.state.state import State, render
 
 Fault = Literal["", "unchanged", "unreadable", "does not parse", "not answered"]
 _MAX_IMPORT_LINES, _MAX_ANSWER_TOKENS = 12, 1_024
+_SYSTEM = (
+    "You are a careful senior programmer. You are given an instruction and code. Make the change that the instruction asks for,"
+    " wherever the code needs it, and change nothing else: keep all other lines, comments, names and formatting exactly as they"
+    " are. Do not add imports or definitions that are not asked for. Answer with the whole code after the change in one code block,"
+    " and nothing else."
+)
+_SHOWN: Sequence[tuple[Language, str, str, str]] = (
+    ("python", "Rename the function `old` to `new`.", "x = old(1)\ny = old(a, b)", "x = new(1)\ny = new(a, b)"),
+    (
+        "python",
+        "Use the function `head` instead of the method `first`.",
+        "q = a.first(3)\nprint(q)\nr = b.c.first(n)",
+        "q = head(a, 3)\nprint(q)\nr = head(b.c, n)",
+    ),
+    ("javascript", "Compare with null by `!==`.", "if (x != null) { go() }", "if (x !== null) { go() }"),
+)
+"""Edits that are shown before each question."""
+_FENCES = re.compile(r"`{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +65,7 @@ class PlaceEdit:
     after: str
     """Text of the whole file with the edit; as it was where no edit was agreed on."""
     attempts: tuple[Attempt, ...]
+    """None where the words of the instruction alone say what is written."""
     votes: int
     """Attempts that came to the edit."""
     lines_after: int
@@ -52,6 +76,19 @@ class PlaceEdit:
         """What became of the block."""
         lines = self.after.split("\n")
         return "\n".join(lines[self.block.start : len(lines) - self.lines_after])
+
+    @property
+    def agreement(self) -> str:
+        """Why it is believed."""
+        if not self.attempts:
+            return "the instruction says what is written there"
+        return f"{self.votes} of {len(self.attempts)} attempts agree" if self.votes else "left as it is"
+
+    @property
+    def changed_lines(self) -> str:
+        """The lines of the block that go, and those that come."""
+        old, new = self.block.text.split("\n"), self.after_block.split("\n")
+        return "\n".join(line[2:] for line in ndiff(old, new) if line[0] in "+-")
 
 
 def edit_place(
@@ -67,14 +104,16 @@ def edit_place(
 ) -> PlaceEdit:
     """Return the edit of `block`, a part of the file `text`, that most of `attempts` answers of `model` agree on.
 
-    It asks no more once fewer than `least` of them can agree. `effect` returns, of a text of the file, what tells apart what
+    It asks no more once fewer than `least` of them can agree, or as many have come to one text; 0 asks for all. `effect` returns, of a text of the file, what tells apart what
     its edit does to the repository. The first answer is the likeliest one, the others are drawn. ActorError where nobody answers.
     """
     answers: list[Attempt] = []
     for number in range(1, attempts + 1):
         answers.append(_attempt(instruction, block, text, model, number, context, feedback))
+        same = Counter(normalize_whitespace(answer.text) for answer in answers if not answer.fault)
+        is_agreed = 0 < least <= max(same.values(), default=0)
         # what can no longer be agreed on is not asked for any more
-        if attempts - sum(bool(answer.fault) for answer in answers) < least:
+        if is_agreed or attempts - sum(bool(answer.fault) for answer in answers) < least:
             break
     edits = [attempt.text for attempt in answers if not attempt.fault]
     distinct = list(dict.fromkeys(edits))
@@ -101,10 +140,9 @@ def _attempt(
     instruction: str, block: Block, text: str, model: AgentModel, number: int, context: str, feedback: str
 ) -> Attempt:
     code = textwrap.dedent(block.text)
-    question = edit_question(instruction, code, block.language, context)
-    question += f"\n\nAn earlier try failed:\n{feedback}" if feedback else ""
+    context += f"An earlier try failed:\n{feedback}\n\n" if feedback else ""
     request = ChatRequest(
-        messages=(Message(role="system", content=EDIT_SYSTEM), Message(role="user", content=question)),
+        messages=edit_messages(clean_message(instruction), code, block.language, context),
         # a whole block, and some more; an answer without end is cut off
         max_tokens=min(_MAX_ANSWER_TOKENS, 2 * count_tokens(code) + 96),
         temperature=0.0 if number == 1 else DRAWN_TEMPERATURE,
@@ -122,6 +160,20 @@ def _attempt(
     if not parses(edited, block.language) and parses(text, block.language):
         return Attempt(text, "does not parse")
     return Attempt(edited, "")
+
+
+def edit_messages(instruction: str, code: str, language: Language, context: str = "") -> tuple[Message, ...]:
+    """Return the question for `code` as the instruction asks for; `context` stands before it."""
+    messages = [Message(role="system", content=_SYSTEM)]
+    for shown_language, task, before, after in _SHOWN:
+        messages.append(Message(role="user", content=_ask(task, before, shown_language)))
+        messages.append(Message(role="assistant", content=f"```{shown_language}\n{after}\n```"))
+    return (*messages, Message(role="user", content=context + _ask(instruction, code, language)))
+
+
+def _ask(task: str, code: str, language: Language) -> str:
+    fence = "`" * (1 + max(map(len, _FENCES.findall(code)), default=2))
+    return f"Language: {language}\nTask: {task}\nCode:\n{fence}{language}\n{code.rstrip()}\n{fence}"
 
 
 def replace_block(text: str, block: Block, written: str) -> str:

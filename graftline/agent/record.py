@@ -71,10 +71,7 @@ def describe_run(
     """
     steps: list[TrajectoryStep] = []
     state = State(goals=proposal.state.goals)
-    thoughts = [
-        f"{edit.block.path}:{edit.block.start + 1}: {edit.votes} of {len(edit.attempts)} edits do the same"
-        for edit in proposal.edits
-    ]
+    thoughts = [f"{edit.block.path}:{edit.block.start + 1}: {edit.agreement}" for edit in proposal.edits]
     for number, rule in enumerate(rule for rule in proposal.rules if rule.examples):
         example = rule.examples[0]
         block = task.model_copy(

@@ -3,7 +3,8 @@
     1  an instruction that says what is written for what is done by its reader, without a model     (`codemod.instructions`)
     2  places that the instruction may be about are looked for, without a model                      (`agent.places`)
     3  a model edits one place, several times; edits that do the same to the repository agree        (`agent.edits`)
-    4  the edit becomes rules, the rest follows, and the model answers the engine's questions        (`agent.questions`)
+    4  the edit becomes rules, the rest follows, places without a word of the instruction aside; where none follows, another place is
+       edited; the model may answer the engine's questions                                           (`agent.questions`)
     5  the user's tests judge, in the jail; a failure goes back to the model once                     (`agent.check`)
     6  what is like the instruction and was not changed is the next place; the state goes along      (`rollouts.state`)
 
@@ -12,6 +13,7 @@ is written here, and what a model says is only ever taken as a text of the place
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -20,13 +22,13 @@ from pathlib import Path
 from typing import Literal
 
 from graftline.agent.check import Checker, CheckOutcome
-from graftline.agent.edits import PlaceEdit, describe_context, digest_texts, edit_place
+from graftline.agent.edits import PlaceEdit, describe_context, digest_texts, edit_place, replace_block
 from graftline.agent.model import AgentModel
-from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_places
+from graftline.agent.places import Block, PlacesByWords, Term, edit_by_words, exclude_edited, find_places
 from graftline.agent.questions import answer_with_model, list_examples
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import words_of
-from graftline.codemod.follow import count_places, follow_edit, rewrite_accepted
+from graftline.codemod.follow import IMPORTS, FollowedEdit, count_places, follow_edit, rewrite_accepted
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
 from graftline.codemod.learn import learn_rules
@@ -55,8 +57,8 @@ MEANINGS: Mapping[Outcome, str] = {
 """What somebody is told of an outcome."""
 MAX_INSTRUCTION, MAX_READ_FILES, MAX_READ_RULES, MAX_SHOWN = 4_000, 400, 8, 3
 _NAMES_ITSELF = re.compile(r"^[ \t]*(?:const |let |var )?(\S.*?) = \1;?[ \t]*$", re.MULTILINE)
-_LEAST_LIKE = 0.5
-"""Of the score of the first place, what the next one has to have to be edited by the model as well."""
+_LEAST_LIKELY, _LEAST_LIKE = 0.25, 0.5
+"""Of the score of the first place, what others have to have to be edited by the model: in its place, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,8 @@ class Settings:
     """Of the model at each place."""
     places: int = 3
     """Edited by the model, at most."""
-    questions: int = 5
-    """That the engine asks of the model for each edit, at most."""
+    questions: int = 0
+    """That the engine asks of the model for each edit, at most: what models of one or two billion parameters answer says nothing."""
     least_agreement: float = 0.75
     """Share of the attempts that have to come to the same."""
     max_files: int = 20_000
@@ -137,23 +139,37 @@ class _Run:
         """The texts that stay, by which rules are told from broader ones."""
         return {path: text for path, text in self.texts.items() if path in self.kept_paths}
 
-    def follow(self, changes: Sequence[FileChange]) -> bool:
-        """Have the rest follow `changes`; return whether a rule was made."""
-        texts = self.open_texts
+    def follow(self, changes: Sequence[FileChange], edited: Mapping[str, str]) -> FollowedEdit:
+        """Return what the rest becomes if it follows `changes`, where the texts of `edited` are as they were made."""
+        texts = {**self.open_texts, **edited}
         current = [replace(file, text=texts[path]) for path, file in self.files.items() if path in texts]
-        shown = [Demonstration(change.path, change.before, change.after) for change in changes]
-        ask = answer_with_model(self.instruction, self.model, list_examples(shown)) if self.model else None
-        questions = self.settings.questions if ask else 0
-        followed = follow_edit(
-            changes, current, self.folder, self.sandbox, ask, self.instruction, questions, self.kept_texts
-        )
+        questions = 0
+        if self.model and self.settings.questions:
+            shown = [Demonstration(change.path, change.before, change.after) for change in changes]
+            ask = answer_with_model(self.instruction, self.model, list_examples(shown))
+            followed = follow_edit(
+                changes, current, self.folder, self.sandbox, ask, self.instruction, self.settings.questions,
+                self.kept_texts,
+            )  # fmt: skip
+            if followed.rules:
+                return followed
+            questions = followed.questions  # one who knows nothing is no reason to do less than where nobody is asked
+        followed = follow_edit(changes, current, self.folder, self.sandbox, None, self.instruction, 0, self.kept_texts)
+        return replace(followed, questions=questions)
+
+    def accept(self, followed: FollowedEdit) -> None:
+        """Have the texts follow."""
         for rewritten in followed.files:
             self.texts[rewritten.file.path.relative_to(self.folder).as_posix()] = rewritten.text
         self.rules += [rule for rule in followed.rules if rule.action not in [own.action for own in self.rules]]
         self.undone += followed.undone
         self.contradictions += followed.contradictions
         self.questions += followed.questions
-        return bool(followed.rules)
+
+    @property
+    def may_edit(self) -> bool:
+        """Whether the model may edit one more place."""
+        return len(self.edits) < self.settings.places and not (self.model is not None and self.model.is_exhausted)
 
     def effect_of(self, path: str, edited: str) -> str:
         """Return what tells apart what an edit of a file does to the repository: that of its rules, no one asked."""
@@ -289,11 +305,9 @@ def refactor_files(
         return run.propose("already done")
     if not places.blocks:
         return run.propose("no place")
-    if model is None:
-        return run.propose("not asked")
     outcome = _edit_places(run, places, model)
     proposal = _check(run, checker, outcome)
-    if proposal.tests is None or proposal.tests.passed is not False:
+    if model is None or proposal.tests is None or proposal.tests.passed is not False:
         return proposal
     report("tests failed; the model is told once")
     again = _Run(instruction, files, folder, sandbox, model, kept_paths, run.settings, report)
@@ -311,9 +325,10 @@ def _lead_by_examples(run: _Run, examples: Sequence[tuple[SourceFile, SourceFile
             )
         changes.append(FileChange("", f"example-{number}/{before.path.name}", before.language, before.text, after.text))
     run.report(f"following {pluralize(len(changes), 'example')}")
-    has_rule = run.follow(changes)
+    followed = run.follow(changes, {})
+    run.accept(followed)
     run.state = run.state.apply(StateUpdate(history=[f"followed {pluralize(len(changes), 'example')}"]))
-    return "changed" if has_rule else "no rule"
+    return "changed" if followed.rules else "no rule"
 
 
 def _read(run: _Run) -> bool:
@@ -339,7 +354,7 @@ def _read(run: _Run) -> bool:
         run.texts[change.path] = change.after
     for language in sorted({change.language for change in changes}):
         own = [change for change in changes if change.language == language]
-        run.follow(own[:MAX_SHOWN])
+        run.accept(run.follow(own[:MAX_SHOWN], {}))
         for change in own:  # the rules are to make all that the reader did
             actions = [rule.action for rule in run.rules if rule.language == language]
             has_room = len(run.rules) < MAX_READ_RULES
@@ -375,61 +390,146 @@ def _learn(change: FileChange, sandbox: Sandbox) -> list[FileRule]:
         return []
 
 
-def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel, feedback: str = "") -> Outcome:
-    """Have the model edit places, one after the other, and the rest follow each."""
-    outcome: Outcome = "no agreement"
-    edited: list[Block] = []
-    removed: frozenset[str] = frozenset()
-    best = places.blocks[0].score
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """An edit that attempts of the model agree on, and what it would do."""
+
+    edit: PlaceEdit
+    change: FileChange
+    followed: FollowedEdit
+
+    @property
+    def reach(self) -> int:
+        """Other places that follow, those of imports aside."""
+        return sum(place.rule != IMPORTS for file in self.followed.files for place in file.places)
+
+
+def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel | None, feedback: str = "") -> Outcome:
+    """Have the model edit likely places until others follow one, then what is left to do; the rest follows each."""
     languages = {path: file.language for path, file in run.files.items()}
-    while len(run.edits) < run.settings.places and not model.is_exhausted:
-        candidates = [block for block in exclude_edited(places.blocks, edited) if block.score >= _LEAST_LIKE * best]
-        if outcome == "changed":  # what is left to do has what was taken away before
-            candidates = [block for block in candidates if words_of(block.text) & removed]
-        if not candidates:
+    edited: list[Block] = []
+    best: _Trial | None = None
+    for block in places.blocks:
+        is_likely = block.score >= _LEAST_LIKELY * places.blocks[0].score
+        if not is_likely or not run.may_edit or (best is not None and best.reach):
             break
-        block, text = candidates[0], run.texts[candidates[0].path]
+        if not exclude_edited([block], edited):
+            continue
         edited.append(block)
-        run.report(f"{block.path}:{block.start + 1}: asking for {pluralize(run.settings.attempts, 'edit')}")
+        trial = _try_place(run, places.terms, block, model, feedback)
+        if trial is not None and (best is None or trial.reach > best.reach):
+            best = trial
+    outcome: Outcome = "changed" if best is not None else "no agreement" if model else "not asked"
+    removed: frozenset[str] = frozenset()
+    while best is not None:
+        _accept(run, best)
+        removed |= words_of(best.edit.block.text) - words_of(best.edit.after_block)
+        places = find_places(run.instruction, run.open_texts, languages)
+        # what is left to do has what was taken away before, of what the instruction says: `client.fetch`, not `dog.fetch`
+        owners = [term.text.lower() for term in places.terms if term.is_qualifier and term.role != "new"]
+        similar = [
+            block
+            for block in exclude_edited(places.blocks, edited)
+            if block.score >= _LEAST_LIKE * places.blocks[0].score
+            and words_of(block.text) & removed
+            and all(owner in block.text.lower() for owner in owners)
+        ]
+        if not similar or not run.may_edit:
+            break
+        edited.append(similar[0])
+        best = _try_place(run, places.terms, similar[0], model, feedback)
+    return outcome
+
+
+def _try_place(
+    run: _Run, terms: Sequence[Term], block: Block, model: AgentModel | None, feedback: str
+) -> _Trial | None:
+    """Return what follows an edit of a place; None where its attempts do not agree, or it is not about the instruction."""
+    place, text = f"{block.path}:{block.start + 1}", run.texts[block.path]
+    written = None if feedback else edit_by_words(run.instruction, terms, block.text)
+    edited = replace_block(text, block, written) if written is not None else text
+    if written is not None and parses(edited, block.language):
+        edit = PlaceEdit(block, edited, (), run.settings.least_votes, text.count("\n") + 1 - block.end)
+    elif model is None:
+        return None
+    else:
+        run.report(f"{place}: asking for {pluralize(run.settings.attempts, 'edit')}")
         edit = edit_place(
             run.instruction, block, text, model, run.settings.attempts, run.settings.least_votes,
-            lambda edited_text, path=block.path: run.effect_of(path, edited_text),  # type: ignore[misc]
-            describe_context(text, block, run.state), feedback,
+            lambda edited: run.effect_of(block.path, edited), describe_context(text, block, run.state), feedback,
         )  # fmt: skip
-        run.edits.append(edit)
-        place = f"{block.path}:{block.start + 1}"
-        if edit.after == text or edit.votes < run.settings.least_votes:
-            agreed = f"{edit.votes} of {len(edit.attempts)} attempts agree" if edit.votes else "left as it is"
-            run.report(f"{place}: {agreed}")
-            run.undone.append(
-                f"{place}: {agreed}; edit it by hand and let `graftline follow` do the rest, or give an example"
-            )
-            run.state = run.state.apply(StateUpdate(open_issues=[*run.state.open_issues, f"{place}: {agreed}"[:256]]))
-            if outcome == "changed":
-                break  # what is left is not like what was done
-            continue
+    run.edits.append(edit)
+    fault, advice = "", "edit it by hand and let `graftline follow` do the rest, or give an example"
+    named = _find_named(terms, edit)
+    followed = None
+    if edit.after == text or edit.votes < run.settings.least_votes:
+        fault = edit.agreement
+    elif not named:
+        fault = "what the attempts agree on has no word of the instruction"
+    else:
         change = FileChange("", block.path, block.language, text, edit.after)
-        run.texts[block.path] = edit.after
-        count = len(run.rules)
         try:
-            has_rule = run.follow([change])
+            followed = _hold_back(run.follow([change], {block.path: edit.after}), named)
         except DataError:  # comments alone, or more than a few lines
-            run.texts[block.path] = text
-            run.undone.append(f"{place}: no rule can be made of the edit; edit it by hand")
-            continue
-        if not has_rule:
-            run.rules += _learn(change, run.sandbox)
-        outcome = "changed"
-        removed |= words_of(block.text) - words_of(edit.after_block)
-        summaries = [str(rule.id or rule.action)[:200] for rule in run.rules[count:]]
-        run.report(f"{place}: {edit.votes} of {len(edit.attempts)} attempts agree, {pluralize(len(summaries), 'rule')}")
-        run.state = run.state.apply(
-            StateUpdate(
-                history=[f"edited {place}"], decisions=summaries or None, next_focus="what is like it and unchanged"
-            )
+            fault = "no rule can be made of the edit"
+    if followed is None:
+        run.report(f"{place}: {fault}")
+        run.undone.append(f"{place}: {fault}; {advice}")
+        run.state = run.state.apply(StateUpdate(open_issues=[*run.state.open_issues, f"{place}: {fault}"[:256]]))
+        return None
+    return _Trial(edit, change, followed)
+
+
+def _find_named(terms: Sequence[Term], edit: PlaceEdit) -> list[Term]:
+    """Return the terms of the instruction that are in the lines which an edit changes; none if what is to go stays as it was."""
+    old, new = edit.block.text, edit.after_block
+    is_moved = {term: len(re.findall(term.pattern, old)) != len(re.findall(term.pattern, new)) for term in terms}
+    is_there = any(term.is_gone and re.search(term.pattern, old) for term in terms)
+    if is_there and not any(is_moved[term] for term in terms if term.role != "any"):
+        return []
+    return [term for term in terms if re.search(term.pattern, edit.changed_lines)]
+
+
+def _hold_back(followed: FollowedEdit, named: Sequence[Term]) -> FollowedEdit:
+    """Return what follows without places of which neither what goes nor what comes has a word that edit and instruction share.
+
+    A rule that is broader than what was meant changes such places; one who edits by hand sees them, a model does not.
+    """
+    pattern = re.compile("|".join(term.pattern for term in named))
+    votes: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+    for file in followed.files:
+        for place in file.places:
+            is_named = place.rule == IMPORTS or bool(pattern.search(f"{place.before}\n{place.after}"))
+            votes[place.rule, place.shape].append(is_named)
+    unlike = {group for group, own in votes.items() if 2 * sum(own) < len(own)}
+    if not unlike:
+        return followed
+    files = [
+        rewrite_accepted(file.file, file.text, followed.rules, lambda rule, shape: (rule, shape) not in unlike)
+        for file in followed.files
+    ]
+    rules = [rule for rule in followed.rules if any(group[0] == rule.id and group not in unlike for group in votes)]
+    count = sum(len(votes[group]) for group in unlike)
+    note = f"{pluralize(count, 'place')} that a rule would change have no word of the instruction and stay"
+    changed = tuple(file for file in files if file.places)
+    return replace(followed, rules=tuple(rules), files=changed, undone=(*followed.undone, note))
+
+
+def _accept(run: _Run, trial: _Trial) -> None:
+    """Make an edit, and have the rest follow."""
+    place = f"{trial.change.path}:{trial.edit.block.start + 1}"
+    run.texts[trial.change.path] = trial.change.after
+    count = len(run.rules)
+    run.accept(trial.followed)
+    if not trial.followed.rules:
+        run.rules += _learn(trial.change, run.sandbox)
+    summaries = [str(rule.id or rule.action)[:200] for rule in run.rules[count:]]
+    run.report(f"{place}: {trial.edit.agreement}, {pluralize(len(summaries), 'rule')}")
+    run.state = run.state.apply(
+        StateUpdate(
+            history=[f"edited {place}"], decisions=summaries or None, next_focus="what is like it and unchanged"
         )
-        places = find_places(run.instruction, run.open_texts, languages)
-    return outcome
+    )
 
 
 def _check(run: _Run, checker: Checker | None, outcome: Outcome) -> Proposal:

@@ -31,6 +31,7 @@ _FOLDER = Path("agent")
 @click.option("--tests", default="", metavar="CMD", help="Run in the jail, in copies of PATH, before and after.")
 @click.option("--model", metavar="FLEET[:ADAPTER]", help="A language model that is up.")
 @click.option("--attempts", type=click.IntRange(1, 64), default=4, help="Of the model, at each place that it edits.")
+@click.option("--questions", type=click.IntRange(0, 100), default=0, help="Asked of the model about places, at most.")
 @click.option("--tokens", type=click.IntRange(1), default=200_000, help="Ask for so many at most.")
 @click.option("--seconds", type=click.FloatRange(1), default=3_600.0, help="Wait for the model so long at most.")
 @click.option("--write", is_flag=True, help="Change the files; without it, what would change is shown only.")
@@ -46,7 +47,7 @@ _FOLDER = Path("agent")
 @click.pass_obj
 def refactor(
     root: Path | None, instruction: str, folder: Path, examples: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...],
-    tests: str, model: str | None, attempts: int, tokens: int, seconds: float, write: bool, force: bool,
+    tests: str, model: str | None, attempts: int, questions: int, tokens: int, seconds: float, write: bool, force: bool,
     review: Path | None, out: Path | None, ask: bool, reject: tuple[str, ...], record: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
@@ -69,7 +70,7 @@ def refactor(
     with open_rule_sandbox(root) as sandbox, opened as agent_model:
         proposal = refactor(
             instruction, folder, sandbox=sandbox, model=agent_model, examples=pairs, keep=keep, tests=tests,
-            jail=load_settings(root).tests, settings=Settings(attempts=attempts),
+            jail=load_settings(root).tests, settings=Settings(attempts=attempts, questions=questions),
             report=lambda line: click.echo(line, err=True),
         )  # fmt: skip
     result = choose_places(
@@ -83,7 +84,7 @@ def refactor(
         if path is not None and result.files:
             path.parent.mkdir(parents=True, exist_ok=True)
     if review is not None and result.files:
-        command = _repeat(instruction, folder, examples, keep, tests, model, attempts)
+        command = _repeat(instruction, folder, examples, keep, tests, model, attempts, questions)
         write_review(review, result, proposal.rules, command)
     if out is not None and result.files:
         write_rules(proposal.rules, out)
@@ -167,14 +168,15 @@ def _is_dirty(folder: Path) -> bool:
 
 def _repeat(
     instruction: str, folder: Path, examples: tuple[tuple[Path, Path], ...], keep: tuple[Path, ...], tests: str,
-    model: str | None, attempts: int,
+    model: str | None, attempts: int, questions: int,
 ) -> list[str]:  # fmt: skip
     """Return the command that comes to the same again: what the model answered is kept."""
     words = ["graftline", "refactor", instruction, str(folder)]
     words += [part for before, after in examples for part in ("--example", str(before), str(after))]
     words += [part for path in keep for part in ("--keep", str(path))]
     words += ["--tests", tests] if tests else []
-    return [*words, "--model", model, "--attempts", str(attempts)] if model else words
+    words += ["--model", model, "--attempts", str(attempts)] if model else []
+    return [*words, "--questions", str(questions)] if model and questions else words
 
 
 def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:

@@ -48,7 +48,7 @@ def model() -> Iterator[Callable[..., BlockingChatModel]]:
             question = request.messages[-1].content
             if question.endswith("Answer yes or no."):
                 return "no" if "dog" in question else "yes"
-            if "Instruction:\n" not in question or request.json_schema is not None:
+            if "whole code after the change" not in request.messages[0].content:
                 return RULE
             code = question.split("```")[1].partition("\n")[2]
             name = drawn if request.temperature else "get"
@@ -74,7 +74,7 @@ def attempt_all(cases: list[Case], solvers: dict[str, Solver], attempts: int = 1
 def solvers(model: Callable[..., BlockingChatModel]) -> dict[str, Solver]:
     prompt = load_prompt(CHECKOUT / "configs", "small")
     return {
-        "edit": agent(model()),
+        "edit": agent(model(), questions=5),
         "rule": ChatSolver(model(), prompt, Sampling(), 4_096),
         "shown": DemonstrationSolver(MemorySandbox(), 1),
         "sed": WordsSolver(),
@@ -123,7 +123,9 @@ def test_of_several_attempts_the_one_is_chosen_that_most_do_the_same_as(
     assert (selection.tasks, selection.agreed, selection.places) == (3, 0, None)
     assert "| edit" in markdown_page("mine", "", attempts).partition("## The best of several attempts")[2]
     repositories = [case_of_repository(repository_task(instruction=INSTRUCTION))]
-    [whole] = summarize_selections(attempt_all(repositories, {"edit": agent(model(), attempts=1)}, attempts=2))
+    [whole] = summarize_selections(
+        attempt_all(repositories, {"edit": agent(model(), attempts=1, questions=5)}, attempts=2)
+    )
     assert (whole.agreed, whole.agreed_right, whole.places) == (1, 1, {"single": 1.0, "chosen": 1.0, "best": 1.0})
 
 

@@ -89,14 +89,12 @@ def test_a_model_is_asked_about_one_place_with_the_prompt_of_whoever_optimizes(
     assert "get(" not in "".join(message.content for message in requests[0].messages[1:])
 
 
-INSTRUCTION = "Let clients answer by `client.get()` instead of `client.fetch()`"
+INSTRUCTION = "Let clients answer by get instead of fetch"
 
 
 def test_the_whole_agent_acts_and_its_run_is_recorded() -> None:
     async def edit(request: Any) -> str:
         question = request.messages[-1].content
-        if question.endswith("Answer yes or no."):
-            return "no" if "dog" in question else "yes"
         return "```" + question.split("```")[1].replace("client.fetch", "client.get") + "```"
 
     task = repository_task(instruction=INSTRUCTION)
@@ -104,17 +102,17 @@ def test_the_whole_agent_acts_and_its_run_is_recorded() -> None:
         models = {"tiny": ServedModel(blocking, load_prompt(CONFIGS, "small"), 4096)}
         environment = RepositoryRefactoringEnvironment([task], MemorySandbox(), models=models)
         response = run(environment, teacher="agent", model="tiny")
-    assert (response.reward_info.outcome_reward, response.reward_valid) == (1.0, True)
+    assert (response.reward_info.outcome_reward, response.reward_valid) == (pytest.approx(6 / 7), True)
     assert (response.metadata["outcome"], len(response.metadata["rules"])) == ("changed", 1)
     assert response.cost_and_tokens[1] == response.metadata["total_tokens"] > 0
     assert response.trace is not None
     question, step = response.trace["steps"]
     assert question["message"].startswith(INSTRUCTION)
-    assert step["extra"]["think"] == "a.py:3: 4 of 4 edits do the same"
+    assert step["extra"]["think"] == "a.py:3: 3 of 3 attempts agree"
     assert step["extra"]["state_before"]["goals"] == [INSTRUCTION]
     assert "get" in json.dumps(step["tool_calls"][0]["arguments"])
     assert "+client.get(url, timeout=5)" in step["observation"]["results"][0]["content"]
-    assert (step["extra"]["reward"], step["extra"]["reward_cause"]) == (1.0, "places")
+    assert (step["extra"]["reward"], step["extra"]["reward_cause"]) == (pytest.approx(6 / 7), "places")
 
 
 def test_what_the_agent_cannot_do_is_said() -> None:
