@@ -22,6 +22,7 @@ _RIGHT = re.compile(rf"\s*((?:{_WORDS})\b|{_SIGNS}|[.(\[])")
 _ASSOCIATIVE = frozenset(("|", "&", "and", "or", "&&", "||"))
 _STRING = re.compile(r"""(['"`])(?:\\.|(?!\1).)*\1""", re.DOTALL)
 _BRACKETS = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}")
+_BLOCK = re.compile(r"(?:if|for|while|with|try|def|class)\b[^\n]*[:{]\s*\n")
 _MAX_CHARACTERS = 2_000
 """Of a replacement: longer ones are statements, not operands."""
 _NEAR = 16
@@ -48,6 +49,8 @@ class Precedence:
             return match
         if len(operators) > self._operators:
             new = self._bracket_captures(match)
+        if _BLOCK.match(new) and _BLOCK.match(self._text, match.start):
+            return Match(match.start, match.end, new)  # a statement is no operand
         whole = self._text[: match.start] + new + self._text[match.end :]
         if self._binds(whole, match.start, match.start + len(new)):
             return Match(match.start, match.end, new)
