@@ -469,7 +469,7 @@ def _try_place(
     else:
         change = FileChange("", block.path, block.language, text, edit.after)
         try:
-            followed = _hold_back(run.follow([change], {block.path: edit.after}), named)
+            followed = hold_back(run.follow([change], {block.path: edit.after}), named)
         except DataError:  # comments alone, or more than a few lines
             fault = "no rule can be made of the edit"
     if followed is None:
@@ -490,7 +490,7 @@ def _find_named(terms: Sequence[Term], edit: PlaceEdit) -> list[Term]:
     return [term for term in terms if re.search(term.pattern, edit.changed_lines)]
 
 
-def _hold_back(followed: FollowedEdit, named: Sequence[Term]) -> FollowedEdit:
+def hold_back(followed: FollowedEdit, named: Sequence[Term]) -> FollowedEdit:
     """Return what follows without places of which neither what goes nor what comes has a word that edit and instruction share.
 
     A rule that is broader than what was meant changes such places; one who edits by hand sees them, a model does not.

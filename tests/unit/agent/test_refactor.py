@@ -8,8 +8,10 @@ import pytest
 
 from graftline.agent.edits import replace_block
 from graftline.agent.model import AgentModel, Limits
-from graftline.agent.places import Block, find_places, make_block, read_terms
-from graftline.agent.refactor import Proposal, Settings, read_repository, refactor
+from graftline.agent.places import Block, edit_by_words, find_places, make_block, read_terms
+from graftline.agent.refactor import Proposal, Settings, hold_back, read_repository, refactor
+from graftline.codemod.follow import follow_edit
+from graftline.codemod.history import FileChange
 from graftline.codemod.source_files import SourceFile
 from graftline.core.errors import DataError
 from graftline.llm.base import ChatRequest
@@ -244,6 +246,30 @@ def test_a_new_name_is_looked_for_by_what_is_called_alike_and_the_most_usual_lin
     texts = {"a.js": "rollupOptions\n" + usual, "_vendor/b.js": usual}
     [first, *_] = find_places("use rolldownOptions", texts, dict.fromkeys(texts, "javascript")).blocks
     assert (first.path, first.text) == ("a.js", "a0.rollupOptions(b0)\n")
+
+
+def test_places_that_share_no_word_with_edit_and_instruction_stay_and_are_counted(tmp_path: Path) -> None:
+    shown = FileChange("", "a.py", "python", "x = get(1)\n", "x = fetch(1)\n")
+    files = [SourceFile(tmp_path / name, "python", f"y = get({name[0]})\n") for name in ("b.py", "c.py")]
+    followed = follow_edit([shown], files, tmp_path, MemorySandbox())
+    assert len(followed.files) == 2
+    assert hold_back(followed, read_terms("Use `fetch()`")) is followed
+    held = hold_back(followed, read_terms("Use `timeout`"))
+    assert (held.files, held.rules) == ((), ())
+    assert "2 places that a rule would change have no word" in held.undone[-1]
+
+
+def test_words_that_leave_no_choice_are_an_edit() -> None:
+    def edit(instruction: str, code: str) -> str | None:
+        return edit_by_words(instruction, read_terms(instruction), code)
+
+    assert edit("Migrate to Node.findall() from Node.traverse()", "a.traverse(b)\n") == "a.findall(b)\n"
+    assert edit("Renames app.broker_connection -> app.connection", "broker_connection()\n") == "connection()\n"
+    for instruction in (
+        "Replace Iterator[T] with Generator[T, None, None]",
+        "Use fetch_all() or fetch_one(), not get_all()",
+    ):
+        assert edit(instruction, "Iterator[int], get_all()\n") is None
 
 
 def test_an_edit_that_has_no_word_of_the_instruction_is_not_made_and_unlike_places_stay(
