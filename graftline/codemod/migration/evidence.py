@@ -79,7 +79,7 @@ def weigh_evidence(
     traits: list[Mapping[str, str]] = [
         {
             **traits_of(unit.path, unit.before, place.start, place.end),
-            "module": find_module(unit.file, unit.before, place.start, place.end),
+            "module": find_module(unit.file, unit.before, place.start),
         }
         for unit, other, numbers in places
         for n in sorted(numbers)

@@ -261,7 +261,16 @@ def select(
     if number is None:
         best = max(range(len(choices)), key=lambda n: state.beliefs[n])
         return Selection(choices[best], round(state.beliefs[best], 3), questions, frozenset(), False, considered)
-    places = {place for g in members for place in state.groups[g].places if answers.get(place) is not False}
+    # a name that a file imports is one thing in all of the file
+    names = {
+        (place.path, m) for place, is_right in answers.items() if is_right is False and (m := traits[place]["module"])
+    }
+    places = {
+        place
+        for g in members
+        for place in state.groups[g].places
+        if answers.get(place) is not False and (place.path, traits[place]["module"]) not in names
+    }
     refused = choices[number].places - places
     return Selection(choices[number], round(state.beliefs[number], 3), questions, refused, bool(places), considered)
 

@@ -64,19 +64,19 @@ def traits_of(path: str, text: str, start: int, end: int) -> Mapping[str, str]:
         "removed": " ".join(text[start:end].split()),
         "syntax": _syntax(text[line_start:start]),
         "elsewhere": str(_is_elsewhere(text, start, end)),
-        "module": find_module(text, text, start, end),
+        "module": find_module(text, text, start),
     }
 
 
-def find_module(imports: str, text: str, start: int, end: int) -> str:
-    """Return the last part of the module that the text `imports` has the name at a place from; empty if it has it from none.
+def find_module(imports: str, text: str, start: int) -> str:
+    """Return the last part of the module that the text `imports` has the name at `start` from; empty if it has it from none.
 
     Two things of one name are told apart by it; where a module is written in several ways, relative and not, it is the same.
     """
     while start > 0 and _IN_NAME.match(text[start - 1]):
         start -= 1
     name = _WORD.match(text, start)
-    return _find_module(imports, name[0]) if name and name.end() >= end else ""
+    return _find_module(imports, name[0]) if name else ""
 
 
 @lru_cache(maxsize=1 << 14)

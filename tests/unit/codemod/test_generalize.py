@@ -391,6 +391,18 @@ def test_a_name_of_another_module_is_another_name():
     assert proposal.texts == {path: text.replace("Conf", "NewConf") for path, text in files.items()}
 
 
+def test_an_imported_name_that_is_refused_stays_in_all_of_its_file():
+    text = "from a import b\n\nb(1)\nc(b)\n"
+    places = [Place(f"{n}.py", start, start + 1, "d") for n in range(9) for start in (14, 17, 24)]
+    choices = [Choice((Option((), "name", "any", frozenset()),), frozenset(places))]
+    traits = {place: traits_of(place.path, text, place.start, place.end) for place in places}
+    selection = select(
+        choices, [1.0], traits, [], None, 0, memory={places[0]: False, **dict.fromkeys(places[9:], True)}
+    )
+    assert selection.is_sure
+    assert {place for place in selection.refused if place.path == "0.py"} == {*places[:3]}
+
+
 def test_answers_of_earlier_steps_count_and_are_no_questions():
     places = [Place(f"{number}.py", 0, 1, "b") for number in range(9)]
     choices = [Choice((Option((), "name", "any", frozenset()),), frozenset(places))]
