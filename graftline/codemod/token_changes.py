@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 MAX_KINDS = 8
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_STRING = re.compile(r"""(['"`])(?:\\.|(?!\1)[^\\\n])*\1""")
 _LAYOUT = frozenset(",;()'\"`")
 _WHOLE_LINES = 1_000
 """Of longer texts, lines that are frequent are aligned by their neighbors."""
@@ -103,10 +104,13 @@ def _is_layout(tokens: Sequence[str]) -> bool:
 
 
 def find_contradictions(edits: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return, as sentences, the names that become one name here and another there; `edits` are file, text before and after."""
+    """Return, as sentences, the names that become one name here and another there; `edits` are file, text before and after.
+
+    What strings hold is no name: a module may be called otherwise than what is imported from it.
+    """
     places: dict[str, dict[str, str]] = defaultdict(dict)
     for path, before, after in edits:
-        for kind in list_token_changes(before, after):
+        for kind in list_token_changes(_STRING.sub("''", before), _STRING.sub("''", after)):
             if kind.removed.isidentifier() and kind.added.isidentifier():
                 places[kind.removed].setdefault(kind.added, path)
     return [

@@ -169,6 +169,17 @@ def test_files_of_other_languages_and_edits_that_contradict_each_other_are_named
     assert texts(repository) == before
 
 
+def test_a_module_called_otherwise_than_what_is_imported_from_it_contradicts_nothing(repository: Path) -> None:
+    code = "import chalk from 'chalk'\n\nexport const show = text => chalk.red(text)\n"
+    commit(repository, {f"app/{name}.js": code for name in "xyz"})
+    edited = code.replace("chalk from 'chalk'", "colors from 'picocolors'")
+    (repository / "app/x.js").write_text(edited, "utf-8")
+    written = run("--questions", "0", "--write")
+    assert (written.exit_code, "contradict" in written.stderr) == (0, False), written.stderr
+    for name in "xyz":
+        assert (repository / f"app/{name}.js").read_text("utf-8") == edited.replace("chalk.red", "colors.red")
+
+
 @pytest.mark.parametrize("place", [".", "/", ".."])
 def test_the_whole_difference_is_what_git_applies(
     repository: Path, monkeypatch: pytest.MonkeyPatch, place: str
