@@ -17,10 +17,12 @@ _CHAIN = re.compile(r"([\w$][\w$.]*)\s*$")
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _IN_NAME = re.compile(r"[\w$]")
 _IMPORTED = (
-    r"^\s*from\s+([\w.]+)\s+import\s*(?:\([^)]*?|[^\n(]*?)\b{name}\b"
-    r"|^import\s+(?:static\s+)?([\w.]+)\.{name};"
-    r"""|^import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?(?:\{{[^}}]*?\b)?{name}\b[^'"`;]*?from\s*['"]([^'"]+)"""
+    r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\([^)]{{0,2000}}?|[^\n(]*?)\b{name}\b"
+    r"|^import[ \t]+(?:static[ \t]+)?([\w.]+)\.{name};"
+    r"""|^import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?(?:\{{[^}}]{{0,2000}}?\b)?{name}\b[^'"`;]{{0,2000}}?from\s*['"]([^'"\n]+)"""
 )
+"""Of an import the first 2,000 characters: what is never closed is not looked for to the end of a file, once for each import."""
+_ENDING = re.compile(r"\.[cm]?[jt]sx?$")
 _TOKEN = re.compile(r"[\w$]+|[^\w\s]")
 
 TRAITS = (
@@ -85,7 +87,7 @@ def _find_module(text: str, name: str) -> str:
         return ""
     match = re.search(_IMPORTED.format(name=re.escape(name)), text, re.MULTILINE)
     module = next(filter(None, match.groups()), "") if match else ""
-    return re.split(r"[./]", module)[-1]
+    return re.split(r"[./]", _ENDING.sub("", module))[-1]
 
 
 def _syntax(head: str) -> str:

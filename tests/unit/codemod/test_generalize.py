@@ -12,7 +12,7 @@ from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import generate_options
 from graftline.codemod.migration.places import Place, apply_rules, cut
 from graftline.codemod.migration.selection import Choice, select
-from graftline.codemod.migration.traits import traits_of
+from graftline.codemod.migration.traits import find_module, traits_of
 from graftline.codemod.migration.units import Demonstration
 from graftline.core.errors import DataError
 from graftline.sandbox.actions import MemorySandbox, ProcessSandboxConfig, open_sandbox
@@ -401,6 +401,20 @@ def test_an_imported_name_that_is_refused_stays_in_all_of_its_file():
     )
     assert selection.is_sure
     assert {place for place in selection.refused if place.path == "0.py"} == {*places[:3]}
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("    from a.b import (\n    x,\n    Conf,\n)\n", "b"),
+        ("import x, { y, Conf } from './a/b.js'\n", "b"),
+        ("import static a.b.C.Conf;\n", "C"),
+        # what is never closed is not looked for to the end of the file, once for each import
+        ("\n" * 30_000 + "from a import (\n" * 15_000 + "import {a\n" * 5_000 + "aConf", ""),
+    ],
+)
+def test_the_module_of_a_name_is_that_of_its_import(text, module):
+    assert find_module(text, "Conf", 0, 4) == module
 
 
 def test_answers_of_earlier_steps_count_and_are_no_questions():
