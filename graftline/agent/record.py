@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graftline.agent.edits import PlaceEdit
 from graftline.agent.refactor import Proposal
 from graftline.codemod.equality import Level
-from graftline.codemod.rule_file import FileRule
+from graftline.codemod.rule_file import Example, FileRule
 from graftline.codemod.source_files import RewrittenFile
 from graftline.core.hashing import digest
 from graftline.datasets.instruction_source import FIELDS
@@ -71,17 +72,16 @@ def describe_run(
     """
     steps: list[TrajectoryStep] = []
     state = State(goals=proposal.state.goals)
-    thoughts = [f"{edit.block.path}:{edit.block.start + 1}: {edit.agreement}" for edit in proposal.edits]
-    for number, rule in enumerate(rule for rule in proposal.rules if rule.examples):
+    for rule in proposal.rules:
+        if not rule.examples:
+            continue
         example = rule.examples[0]
         block = task.model_copy(
             update={"language": rule.language, "before": example.before, "target": example.after, "tests": None}
         )
-        think = thoughts[number] if number < len(thoughts) else "what is said, or shown, as a rule"
         update = StateUpdate(history=[f"made {rule.id}"[:256]])
-        graded = grade_step(
-            block, block.before, state, Step(think, rule.action, update), steps, sandbox, RewardWeights()
-        )
+        step = Step(_describe_origin(example, proposal.edits), rule.action, update)
+        graded = grade_step(block, block.before, state, step, steps, sandbox, RewardWeights())
         steps.append(graded.model_copy(update={"task_id": task.id, "is_kept": graded.reward.value is not None}))
         state = steps[-1].state_after
     if steps:
@@ -94,6 +94,18 @@ def describe_run(
         **_facts_of(task), made_by=made_by, teacher=TEACHER, attempt=attempt, steps=tuple(steps), level=level,
         ending="done" if steps else "gave_up", failure="" if is_whole else proposal.outcome.replace(" ", "_"), reward=reward,
     )  # fmt: skip
+
+
+def _describe_origin(example: Example, edits: Sequence[PlaceEdit]) -> str:
+    """Return how many edits of the model agreed on what a rule was made for; several rules may come of one edit."""
+    # examples stand at the left margin
+    target = "".join(example.after.split())
+    own = [edit for edit in edits if edit.block.path == example.source]
+    within = [edit for edit in own if target in "".join(edit.after_block.split())]
+    edit = next(iter(within or own), None)
+    if edit is None:
+        return "what is said, or shown, as a rule"
+    return f"{edit.block.path}:{edit.block.start + 1}: {edit.agreement}"
 
 
 def _trajectory(

@@ -1,7 +1,8 @@
 """`recorded`: runs of `graftline refactor --record` on this machine, each rule that its user accepted an edit.
 
 A line is a trajectory (`graftline.rollouts.trajectory`), whose reward is the share of the rule's places that were accepted. Of a rule
-that was decided more than once the last word counts. What was rejected, in part or as a whole, or never decided, is no edit.
+that was decided more than once the last word counts; to look at it once more decides nothing. What was rejected, in part or as a
+whole, or never decided, is no edit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,16 +52,21 @@ class RecordedRun(BaseModel):
 
 def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
     rows = list(json_lines(folder, dataset, max_line_bytes))
-    last = {id: number for number, row in enumerate(rows) if (id := _task_id(row))}
-    for number, row in enumerate(rows):
-        is_last = last.get(_task_id(row), number) == number
-        again = Rejection(RejectReason.NOT_ACCEPTED, "was decided again later")
-        yield row if is_last else RawRow(row.file, row.line, again)
+    decided = [_decided_task(row) for row in rows]
+    last = {id: number for number, id in enumerate(decided)}
+    again = Rejection(RejectReason.NOT_ACCEPTED, "was decided again later")
+    for number, (row, id) in enumerate(zip(rows, decided, strict=True)):
+        yield row if not id or last[id] == number else RawRow(row.file, row.line, again)
 
 
-def _task_id(row: RawRow) -> str:
+def _decided_task(row: RawRow) -> str:
+    """Return the id of the task of a row; empty where nothing was decided, or the row cannot be read."""
     parsed = parse_row(row.content) if isinstance(row.content, bytes) else row.content
-    return "" if isinstance(parsed, Rejection) else str(parsed.get("task_id", ""))
+    if isinstance(parsed, Rejection):
+        return ""
+    reward = parsed.get("reward")
+    is_decided = isinstance(reward, dict) and reward.get("value") is not None
+    return str(parsed.get("task_id", "")) if is_decided else ""
 
 
 def _edits(run: RecordedRun, name: str, dataset: Dataset) -> Sequence[RowResult]:

@@ -414,7 +414,7 @@ def test_an_imported_name_that_is_refused_stays_in_all_of_its_file():
     ],
 )
 def test_the_module_of_a_name_is_that_of_its_import(text, module):
-    assert find_module(text, "Conf", 0, 4) == module
+    assert find_module(text, "Conf", 0) == module
 
 
 def test_answers_of_earlier_steps_count_and_are_no_questions():

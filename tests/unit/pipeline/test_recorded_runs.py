@@ -72,6 +72,9 @@ def test_what_a_user_accepted_becomes_a_row_that_is_trained_on(
     groups = json.loads(refactor(reject, str(repository), "--json").stdout)["groups"]
     refactor(reject, str(repository), "--record", *(word for group in groups for word in ("--reject", group["id"])))
     refactor(rename, str(repository), "--record", "--write")
+    for name, text in FILES.items():
+        (repository / name).write_text(text, "utf-8")
+    refactor(rename, str(repository), "--record")  # looked at again, which takes nothing back
 
     before = run(made)
     assert {reason for name, reason in before.items() if not name.startswith("summary")} == {""}  # nothing reads it yet
@@ -81,7 +84,7 @@ def test_what_a_user_accepted_becomes_a_row_that_is_trained_on(
     run(made)
     rejected = read_parquet(paths.normalized("recorded") / "dropped.parquet")
     assert sorted((row["reason"], row["detail"].partition(":")[0]) for row in rejected) == [
-        ("not_accepted", "rejected"), ("not_accepted", "was decided again later"),
+        ("not_accepted", "rejected"), ("not_accepted", "undecided"), ("not_accepted", "undecided"),
     ]  # fmt: skip
     tasks = list(read_lines(paths.partition("tasks", "python", "train") / "tasks.jsonl", Task))
     [task] = [task for task in tasks if task.dataset == "recorded"]
