@@ -8,7 +8,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 
 from graftline.astgrep.binding import Language, is_safe
@@ -17,6 +17,8 @@ from graftline.codemod.place_score import LineChange, PlaceScore, compare_texts,
 from graftline.sandbox.runner import LANGUAGE_OF
 
 _CLASS = "class Example {\n"
+# attempts by several solvers come to the same texts; a server that grades all day keeps the last ones alone
+_compare = lru_cache(maxsize=256)(compare_texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,6 @@ class Change:
         self.files = [ChangedText(*file) for file in files]
         self.untouched, self._key = dict(untouched), key
         self.by_path = {file.path: file for file in self.files}
-        self._cache: dict[tuple[str, str], Sequence[LineChange] | None] = {}
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_cache": {}}  # for another process, which compares other texts
 
     def show(self, seed: int, count: int) -> list[Shown]:
         """Return `count` random places, of as many files as there are."""
@@ -117,13 +115,7 @@ class Change:
         for place in shown:
             ranges[place.path].append((place.start, place.end))
         changed = {file.path: (file.before, file.after) for file in self.files}
-        return score_places(changed, self.untouched, produced, ranges, self._compare)
-
-    def _compare(self, old: str, new: str) -> Sequence[LineChange] | None:
-        # attempts by several solvers come to the same texts
-        if (old, new) not in self._cache:
-            self._cache[old, new] = compare_texts(old, new)
-        return self._cache[old, new]
+        return score_places(changed, self.untouched, produced, ranges, _compare)
 
 
 def language_of(path: str) -> Language | None:

@@ -231,7 +231,9 @@ def _open_grader(sandbox: SandboxConfig, tests: JailConfig | None) -> Callable[[
 def _grade_nothing(reply: Unaskable | Answered, cause: str) -> dict[str, Any]:
     """Return what it is worth to have changed nothing."""
     case = reply.question.case
-    own = {"places": case.repository.change.score({})} if case.repository is not None and case.is_of_places else {}
+    repository = case.repository if case.is_of_places else None
+    # a change that tests alone judge has no places, whoever attempts it
+    own = {"places": repository.change.score({})} if repository is not None and repository.files else {}
     return {"reward": 0.0, "cause": cause, "right_on_unseen": None if case.unseen is None else False, **own}
 
 

@@ -115,13 +115,7 @@ class RefactoringEnvironment:
             RequestError: seed or policy name what there is not.
             BoundaryError: sandbox or model cannot answer; nothing is known of the attempt.
         """
-        task = self._task(request.seed)
-        asked_for = request.env.config.get("task_id")
-        if asked_for not in (None, task.id):
-            raise RequestError(
-                "other_task", f"seed {request.seed}: stands for task {task.id!r}, and another was asked for"
-            )
-        policy = policy_of(request.policy.config)
+        task, policy = self._task_of(request), policy_of(request.policy.config)
         if policy.teacher == "memory" and task.gold_action is None:
             return not_applied(request, f"task {task.id}: an edit of a real repository has no gold actions to take")
         collecting = self._collecting.model_copy(
@@ -163,6 +157,15 @@ class RefactoringEnvironment:
             base_task_info=TaskInfo(task=described, limits={"max_turns": self._collecting.max_steps}),
             api_key=api_key,
         )
+
+    def _task_of(self, request: RolloutRequest) -> Task:
+        """Return the task of a request; RequestError if its seed stands for none, or for another one than it names."""
+        task = self._task(request.seed)
+        if request.env.config.get("task_id") not in (None, task.id):
+            raise RequestError(
+                "other_task", f"seed {request.seed}: stands for task {task.id!r}, and another was asked for"
+            )
+        return task
 
     def _task(self, seed: int) -> Task:
         task = self.tasks.get(seed)

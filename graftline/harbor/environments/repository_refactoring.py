@@ -48,7 +48,7 @@ class RepositoryRefactoringEnvironment(RefactoringEnvironment):
 
     def run_rollout(self, request: RolloutRequest, fastapi_request: Any = None) -> RolloutResponse:
         """As in the refactoring environment."""
-        policy, task = policy_of(request.policy.config), self._repositories[self._task(request.seed).id]
+        policy, task = policy_of(request.policy.config), self._repositories[self._task_of(request).id]
         if policy.teacher == "agent":
             return self._run_agent(request, policy, task)
         if policy.teacher != "memory":

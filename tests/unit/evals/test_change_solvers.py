@@ -10,7 +10,7 @@ from graftline.agent.model import AgentModel
 from graftline.agent.refactor import Settings
 from graftline.codemod.place_score import PlaceScore
 from graftline.core.errors import DataError
-from graftline.evals.attempt import Attempt, Produced, Question
+from graftline.evals.attempt import Attempt, Produced, Question, Unaskable
 from graftline.evals.cases import Case, case_of_repository, cases_of_places, digest_of
 from graftline.evals.change_solvers import AgentSolver, DemonstrationSolver, WordsSolver
 from graftline.evals.evaluation import evaluate
@@ -142,6 +142,15 @@ def test_one_text_is_edited_and_what_induction_makes_of_the_edit_counts(
     assert len(attempt.actions) == 1
     [nothing] = attempt_all([Case(task=task, edit_class="one")], {"edit": agent(model("post"), attempts=2)})
     assert (nothing.is_verified, nothing.actions) == (False, ())
+
+
+@pytest.mark.parametrize(("files", "places"), [({}, PlaceScore(3, 0, 0, 0, 0, 1)), ({"files": []}, None)])
+def test_what_cannot_be_asked_reproduces_no_place_where_there_are_some(
+    files: dict[str, Any], places: PlaceScore | None
+) -> None:
+    case = case_of_repository(repository_task(tests=TESTS, **files))
+    attempt = Grader(MemorySandbox()).attempt("rule", Unaskable(Question(case, 1), "too_long"))
+    assert (attempt.reward, attempt.places) == (0.0, places)
 
 
 def test_where_tests_of_a_repository_cannot_run_nothing_is_known() -> None:

@@ -126,6 +126,13 @@ def test_what_the_agent_cannot_do_is_said() -> None:
     )
     with pytest.raises(RequestError, match="'other' is unknown"):
         run(environment, teacher="agent", model="other")
+    body = {
+        "trace_correlation_id": "t",
+        "env": {"seed": 0, "config": {"task_id": "b"}},
+        "policy": {"config": {"teacher": "agent"}},
+    }
+    with pytest.raises(RequestError, match="another was asked for"):
+        environment.run_rollout(RolloutRequest.model_validate(body))
 
 
 def test_what_the_machine_failed_is_no_reward(task: RepositoryTask) -> None:
