@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.commands import watched
-from benchmarks.follow_speed import EDITS, Edit, interrupt, list_installed, make_repository, read_cpu_s
+from benchmarks.follow_speed import EDITS, Edit, git, interrupt, list_installed, make_repository, read_cpu_s, show
 from benchmarks.machine import machine
 
 _INSTRUCTIONS = {
@@ -109,8 +109,6 @@ def follow(folder: Path, parts: Path) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one line of JSON."""
-    from benchmarks.follow_speed import git, show
-
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_overhead", description=__doc__)
     parser.add_argument("--files", default="500,5000", help="sizes of the repository")
     parser.add_argument("--edits", default=",".join(_INSTRUCTIONS))

@@ -9,7 +9,7 @@ Of two that write at once one waits, and then finds what the other changed.
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -137,16 +137,15 @@ def _refuse_journals(journals: Path, error: OSError) -> DataError:
 @contextmanager
 def _hold(journals: Path) -> Iterator[None]:
     """Wait until nobody else writes or takes back; whoever is killed lets go."""
-    try:
-        journals.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(journals / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise _refuse_journals(journals, error) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        try:
+            journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(journals / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # not every network folder can be locked
+        except OSError as error:
+            raise _refuse_journals(journals, error) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -> Path:

@@ -119,7 +119,7 @@ def _untie(folder: Path, embedding: StoredTensor, head: bytes) -> None:
 def _edit_json(path: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     try:
         content = edit(json.loads(path.read_bytes()))
-    except (ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fetch or convert the model again") from None
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     sync(path)
