@@ -261,10 +261,12 @@ def select(
     if number is None:
         best = max(range(len(choices)), key=lambda n: state.beliefs[n])
         return Selection(choices[best], round(state.beliefs[best], 3), questions, frozenset(), False, considered)
-    # a name that a file imports is one thing in all of the file
-    names = {
-        (place.path, m) for place, is_right in answers.items() if is_right is False and (m := traits[place]["module"])
-    }
+    # a name that a file imports is one thing in all of the file; its import alone may be refused, for imports follow
+    right, wrong = (
+        {(place.path, m) for place, own in answers.items() if own is is_right and (m := traits[place]["module"])}
+        for is_right in (True, False)
+    )
+    names = wrong - right
     places = {
         place
         for g in members
