@@ -60,8 +60,8 @@ _ABOUT_DEFINITIONS = re.compile(
     re.IGNORECASE,
 )
 _DEFINITION = re.compile(r"\s*(?:[\w@]+\s+)*(?:def|class|function|interface|enum)\s")
-_PROSE = re.compile(r"\s*(?:[rRuUbBfF]?(?:\"\"\"|\'\'\')|(?:(?:#|//|/?\*)[^\n]*\s*)+\Z)")
-"""A block that is a text, or comments alone."""
+_PROSE = re.compile(r"\s*(?:[rRuUbBfF]?(?:\"\"\"|\'\'\')|(?:(?:#|//|/?\*)[^\n]*+\s*+)++\Z)")
+"""A block that is a text, or comments alone; a line of many signs is read in one way, and not in each that there is."""
 _IMPORT = re.compile(r"\s*(import|from|package|export \*)\b|.*\brequire\(")
 _QUALIFIER = 0.3
 _DOTTED = re.compile(r"(?P<name>[A-Za-z_$][\w$]*)(?P<dot>\.(?=\w))?")
@@ -96,7 +96,9 @@ class Term:
         """A regular expression that matches it."""
         escaped = re.escape(self.text)
         if self.is_qualifier:
-            return rf"(?<![\w$]){escaped}(?=\s*(?:\.|::))|(?m:^\s*(?:from|import)\b[^\n]*?(?<![\w$]){escaped}(?![\w$]))"
+            return (
+                rf"(?<![\w$]){escaped}(?=\s*(?:\.|::))|(?m:^[ \t]*(?:from|import)\b[^\n]*?(?<![\w$]){escaped}(?![\w$]))"
+            )
         if self.is_code:
             return rf"(?<![\w$]){escaped}(?![\w$])"
         return rf"(?<![A-Za-z]){escaped}|(?<=[a-z_]){escaped[:1].upper()}{escaped[1:]}|{escaped[:1].upper()}{escaped[1:]}(?=[a-z]*\b|[A-Z_])"

@@ -25,7 +25,7 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
 from graftline.sandbox.actions import MemorySandbox
 
-INSTRUCTION = "Load with fetch() instead of get()"
+INSTRUCTION = "Load with fetch instead of get"
 CALLS = "def load{0}(url):\n    return get(url, {0})\n"
 
 
@@ -262,6 +262,7 @@ def test_nothing_outside_is_written_and_no_file_in_part(
     proposal = refactor(
         INSTRUCTION, place.root, sandbox=MemorySandbox(), model=model, settings=Settings(attempts=2, places=2)
     )
+    assert model.spent.questions  # the words alone would leave no room for what the model says
     assert is_moved or read_tree(place.root) == before  # nothing is written while it is thought
     before = read_tree(place.root)
     writes = [FileWrite(file.file.path, file.file.content, file.file.with_text(file.text)) for file in proposal.files]

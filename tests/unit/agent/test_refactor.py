@@ -298,3 +298,10 @@ def test_a_block_is_put_back_where_it_was_with_its_indentation() -> None:
         "        b = 2\n", "        if a:\n            b = 2\n"
     )
     assert replace_block(text, block, block.text) == text
+
+
+def test_banners_and_blank_lines_take_no_time() -> None:
+    banner, others = "    " + "#" * 70 + "\n", "    1: 2,\n" * 30
+    text = f"x = {{\n{others}{banner * 20}    3: net.get(1),\n{banner * 8}{others}}}\n" + "\n" * 100_000
+    [block] = find_places("Use `net.fetch()` instead of `net.get()`", {"a.py": text}, {"a.py": "python"}).blocks
+    assert "3: net.get(1),\n" in block.text
