@@ -397,11 +397,14 @@ class _Trial:
     edit: PlaceEdit
     change: FileChange
     followed: FollowedEdit
+    is_of_imports: bool
+    """Whether a module is moved: `unittest.mock` in place of `mock`."""
 
     @property
     def reach(self) -> int:
-        """Other places that follow, those of imports aside."""
-        return sum(place.rule != IMPORTS for file in self.followed.files for place in file.places)
+        """Other places that follow; those of imports count where a module is moved."""
+        places = [place.rule for file in self.followed.files for place in file.places]
+        return sum(self.is_of_imports or rule != IMPORTS for rule in places)
 
 
 def _edit_places(run: _Run, places: PlacesByWords, model: AgentModel | None, feedback: str = "") -> Outcome:
@@ -477,7 +480,7 @@ def _try_place(
         run.undone.append(f"{place}: {fault}; {advice}")
         run.state = run.state.apply(StateUpdate(open_issues=[*run.state.open_issues, f"{place}: {fault}"[:256]]))
         return None
-    return _Trial(edit, change, followed)
+    return _Trial(edit, change, followed, any(term.is_shared and not term.is_qualifier for term in named))
 
 
 def _find_named(terms: Sequence[Term], edit: PlaceEdit) -> list[Term]:
