@@ -37,7 +37,7 @@ _TEST = re.compile(r"([ \t]*)(return|\S.*?[\w\s?|&]=)\s(\S[^;]*)")
 _COMPARED = re.compile(r"[=!]==?|&&|\|\||\?\?| [<>]=? ")
 """What makes a test one of two operands."""
 _LEAST_SHARE, _LEAST_STATEMENTS, _MAX_STATEMENTS = 0.5, 4, 120
-_MAX_LINES = 40
+_MAX_LINES, _MAX_CHARACTERS = 40, 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def format_statement(text: str, margin: str, style: Style) -> str | None:
     """Return a statement as the formatter lays it out; None if it is not one of those that are laid out here."""
     line = _join(text, style.language)
     try:
-        return None if line is None else "\n".join(_break(line, margin, style))
+        return None if line is None or len(line) > _MAX_CHARACTERS else "\n".join(_break(line, margin, style))
     except _UnknownFormError:
         return None
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.codemod.migration.layout import Style, infer_style, lay_out, realign
+from graftline.codemod.migration.layout import Style, format_statement, infer_style, lay_out, realign
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 
 _BLACK = Style("python", 40, "    ", True, True)
@@ -53,6 +53,12 @@ def test_a_changed_statement_is_laid_out(name):
     style, before, after, expected = _CASES[name]
     assert lay_out(before, after, style) == expected
     assert lay_out(expected, expected, style) == expected
+
+
+def test_a_statement_of_many_characters_stays():
+    calls = "String a = b" + ".c(d)" * 50
+    assert format_statement(calls + ";", "", _ECLIPSE) is not None
+    assert format_statement(calls * 100 + ";", "", _ECLIPSE) is None
 
 
 def test_a_repository_shows_its_style():
