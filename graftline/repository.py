@@ -36,6 +36,8 @@ from graftline.sandbox.base import Sandbox
 
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "tsx", "java")
 """Those of the rules."""
+_ADDRESS = re.compile(r"(?:[\w+.-]+://)?(?:[^/]*@)?([^/:@]+)(?::\d+/|[:/])/*(.+)")
+"""Of a repository somewhere else: its host and its path."""
 UNSURE = 0.3
 """Confidence of a rule below which nothing is written unless somebody was asked, or does not want to be."""
 
@@ -238,12 +240,16 @@ def is_unsure(followed: FollowedEdit) -> bool:
 
 
 def identify_repository(folder: Path) -> str:
-    """Return what tells the repository of `folder` from others: where it was cloned from, else its top, else the folder."""
+    """Return what tells the repository of `folder` from others: where it was cloned from, else its top, else the folder.
+
+    `https://user:password@host/a/b.git` and `git@host:a/b` are one, and it has no password.
+    """
     try:
         address = run_git(folder, "config", "--get", "remote.origin.url", check=False)
         top = run_git(folder, "rev-parse", "--show-toplevel", check=False)
     except (BoundaryError, ConfigError):
         address = top = None
-    name = os.fsdecode(address or top or b"").strip().removesuffix(".git")
-    # a password in an address tells nothing of the repository
-    return re.sub(r"//[^/@]*@", "//", name) or str(folder.resolve())
+    name = os.fsdecode(address or top or b"").strip().rstrip("/").removesuffix(".git")
+    if address and (parts := _ADDRESS.fullmatch(name)):
+        return f"{parts[1].lower()}/{parts[2]}"
+    return name or str(folder.resolve())

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline.cli.main import main
+from graftline.repository import identify_repository
 from graftline.rollouts.shards import read_shards, sealed_shards
 from tests.protocol_server import Fault, ProtocolServer
 
@@ -204,3 +205,18 @@ def test_an_interrupt_ends_a_run_and_changes_nothing_and_the_next_goes_on(
     server.become(always=answer_with("client.fetch_all(url, row)"))
     assert run(INSTRUCTION, "repo", "--model", "near", "--tests", "true", "--write").exit_code == 0
     assert texts() != FILES
+
+
+def test_a_repository_is_one_however_it_was_cloned(repository: Path) -> None:
+    names = set()
+    for address in (
+        "https://me:a@b@Example.org:443/acme/shop.git",
+        "git@example.org:acme/shop",
+        "ssh://git@example.org/acme/shop/",
+    ):
+        for words in (["init", "-q"], ["config", "remote.origin.url", address]):
+            subprocess.run(["git", "-C", str(repository), *words], check=True)
+        names.add(identify_repository(repository))
+    assert names == {"example.org/acme/shop"}
+    subprocess.run(["git", "-C", str(repository), "config", "remote.origin.url", "/srv/shop.git"], check=True)
+    assert identify_repository(repository) == "/srv/shop"
