@@ -323,7 +323,7 @@ def measure_problem(problem: Problem, arm: str, model: AgentModel, options: argp
         induction = induce(task.before, edit.after, "python", ParsedSandbox())
         made = induction.result or task.before
         texts |= {"free": edit.after, "rules": made}
-    with closing(open_sandbox(WarmSandboxConfig(), JailConfig(required_level="none"))) as sandbox:
+    with closing(open_sandbox(WarmSandboxConfig(), JailConfig(required_level="confined"))) as sandbox:
         verdicts = run_tests([(task.tests, text) for text in texts.values()], sandbox)
     row |= {name: bool(verdict.passes) for name, verdict in zip(texts, verdicts, strict=True)}
     return {**row, "tokens": model.spent.tokens - tokens, "wall_s": round(time.monotonic() - began, 1)}
@@ -379,7 +379,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--attempts", type=int, default=4)
     parser.add_argument("--questions", type=int, default=0, help="that the model is asked about places of a repository")
     parser.add_argument(
-        "--journal", type=Path, help="rows that are there are not measured again; in --answers by default"
+        "--journal",
+        type=Path,
+        help="rows that are there are not measured again; in --answers by default, one of each setting",
     )
     parser.add_argument("--shard", default="1/1", help="N/M: of M runs side by side, the N-th")
     options = parser.parse_args(arguments)
@@ -399,7 +401,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     limits = Limits(tokens=10**12, seconds=10**9)
     secrets = open_secrets(os.environ, CHECKOUT)
     model = open_model(options.fleet, CHECKOUT / "configs", secrets, options.answers, limits)
-    journal = options.journal or options.answers / f"{options.part}.jsonl"
+    settings = f"{options.part}-{options.fleet}-{options.attempts}-{options.questions}"
+    journal = options.journal or options.answers / f"{settings}.jsonl"
     rows = read_rows(journal)
     number, count = map(int, options.shard.split("/"))
     try:
