@@ -19,7 +19,7 @@ from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.migration.imports import list_import_lines
 from graftline.codemod.migration.places import parses
 from graftline.core.hashing import sha256_text
-from graftline.core.tokens import count_tokens
+from graftline.core.tokens import bound_tokens
 from graftline.datasets.commit_messages import clean_message
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.questions import seed_of
@@ -144,7 +144,7 @@ def _attempt(
     request = ChatRequest(
         messages=edit_messages(clean_message(instruction), code, block.language, context),
         # a whole block, and some more; an answer without end is cut off
-        max_tokens=min(_MAX_ANSWER_TOKENS, 2 * count_tokens(code) + 96),
+        max_tokens=min(_MAX_ANSWER_TOKENS, bound_tokens(code) + 96),
         temperature=0.0 if number == 1 else DRAWN_TEMPERATURE,
         seed=seed_of(block.path, block.start, number),
     )

@@ -20,7 +20,7 @@ from graftline.core.secrets import Secrets
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
-from graftline.llm.questions import count_chat_tokens, seed_of
+from graftline.llm.questions import fits_into, seed_of
 
 _PATIENCE_S, _STALL_S = 10.0, 600.0
 """A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
@@ -104,7 +104,7 @@ class AgentModel:
             self.spent.questions += 1
             self.spent.replayed += 1
             return answer
-        if self.is_exhausted or count_chat_tokens(request.messages) + request.max_tokens > self.context_tokens:
+        if self.is_exhausted or not fits_into(self.context_tokens, request.messages, request.max_tokens):
             return None
         began = self.clock()
         deadline_s = min(request.deadline_s, self.limits.seconds - self.spent.seconds)
