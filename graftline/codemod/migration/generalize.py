@@ -108,6 +108,10 @@ def generalize(
     kept_files = dict(negatives or {})
     kept_languages = {path: language for path in kept_files if (language := language_of(path)) is not None}
     kept_repository = Repository(kept_files, kept_languages, sandbox)
+    shown_languages = {d.path: language for d in demonstrations if (language := language_of(d.path)) is not None}
+    edited_files = Repository(
+        {d.path: d.before for d in demonstrations if d.path in shown_languages}, shown_languages, sandbox
+    )
     originals = dict(repository.texts)
     rules: list[ProposedRule] = []
     options: list[Option] = []
@@ -149,7 +153,7 @@ def generalize(
                 undone.append(f"{focus.path}: no other place looks like the edit")
             continue
         shared |= edited if support > 1 else frozenset()
-        rules.append(_apply(selection, focus.language, repository))
+        rules.append(_apply(selection, focus.language, repository, [edited_files]))
         options.append(option)
         if selection.refused:
             places = pluralize(len(selection.refused), "place")
@@ -203,17 +207,21 @@ def _follow(
                 repository.texts.update(changed.texts)
 
 
-def _drop_idle_rules(option: Option, language: Language, repository: Repository) -> Option:
-    """Return a rule for a condition without those for its opposites that change nothing in the repository."""
+def _drop_idle_rules(option: Option, language: Language, repositories: Sequence[Repository]) -> Option:
+    """Return a rule for a condition without those for its opposites that change nothing in any of `repositories`."""
     if option.kind != "condition":
         return option
     single = [replace(option, actions=(action,)) for action in option.actions]
-    places = repository.find_places(single, language)
-    return replace(option, actions=tuple(a for a, own in zip(option.actions, places, strict=True) if own.places))
+    places = zip(*(repository.find_places(single, language) for repository in repositories), strict=True)
+    used = [any(own.places for own in row) for row in places]
+    return replace(option, actions=tuple(a for a, is_used in zip(option.actions, used, strict=True) if is_used))
 
 
-def _apply(selection: Selection, language: Language, repository: Repository) -> ProposedRule:
-    option = _drop_idle_rules(selection.choice.options[0], language, repository)
+def _apply(
+    selection: Selection, language: Language, repository: Repository, shown: Sequence[Repository] = ()
+) -> ProposedRule:
+    """Do what is chosen; of a rule for a condition stays what makes the edit of `shown`, whether or not it is made elsewhere."""
+    option = _drop_idle_rules(selection.choice.options[0], language, (repository, *shown))
     files = repository.apply(option, language, selection.refused, selection.choice.broken)
     places = len(selection.choice.places - selection.refused)
     return ProposedRule(option.actions, language, places, files, selection.confidence)

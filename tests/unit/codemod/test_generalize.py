@@ -383,6 +383,13 @@ def test_one_edit_is_made_in_other_forms(name):
     }
 
 
+def test_the_rule_of_an_edit_stays_though_its_opposite_alone_is_elsewhere():
+    shown = {"M.java": ("class A { boolean a = b.length() > 0; }\n", "class A { boolean a = !b.isEmpty(); }\n")}
+    files = {f"N{n}.java": f"class N {{ boolean n = a{n}.length() == 0; }}\n" for n in range(4)}
+    [rule] = _follow(shown, files).rules
+    assert [rule_of(action)["rule"]["pattern"] for action in rule.actions] == ["$A.length() > 0", "$A.length() == 0"]
+
+
 def test_a_name_of_another_module_is_another_name():
     shown = {"m.py": ("from a.b import Conf\n\n\nx = Conf(1)\n", "from a.b import NewConf\n\n\nx = NewConf(1)\n")}
     files = {f"n{n}.py": f"from a.b import Conf\n\ny = Conf({n})\n" for n in range(6)}
