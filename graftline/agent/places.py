@@ -8,7 +8,7 @@ Embeddings are not asked: those that are at hand compare the same words.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache
@@ -234,17 +234,15 @@ def find_places(
     terms = _add_similar(read_terms(instruction), texts)
     lines: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     counts: Counter[str] = Counter()
-    for number, term in enumerate(terms):
-        expression, needle = re.compile(term.pattern), term.text.lower()
-        for path, text in texts.items():
-            if counts[term.text] >= _MAX_LINES_OF_TERM:
-                break
-            if needle not in text.lower():
-                continue
-            numbers = _lines_of(expression, text)
-            counts[term.text] += len(numbers)
-            for line in numbers:
-                lines[path, line].add(number)
+    searched = [(number, term, re.compile(term.pattern)) for number, term in enumerate(terms)]
+    for path, text in texts.items():
+        lower = text.lower()
+        for number, term, expression in searched:
+            if counts[term.text] < _MAX_LINES_OF_TERM and term.text.lower() in lower:
+                numbers = _lines_of(term, expression, text, lower)
+                counts[term.text] += len(numbers)
+                for line in numbers:
+                    lines[path, line].add(number)
     has_old = any(counts[term.text] for term in terms if term.is_code and not term.is_qualifier and term.role != "new")
     total = 1 + sum(text.count("\n") + 1 for text in texts.values())
     worth = [_worth(term, counts[term.text], total, has_old) for term in terms]
@@ -368,11 +366,17 @@ def _worth(term: Term, count: int, total: int, has_old: bool) -> float:
     return term.weight * by_role[term.role] * math.log(1 + total / max(count, 5)) * min(1.0, (1 + count) / 4)
 
 
-def _lines_of(expression: re.Pattern[str], text: str) -> set[int]:
+def _lines_of(term: Term, expression: re.Pattern[str], text: str, lower: str) -> set[int]:
+    """Return the lines of `text` with a term; `lower` is the text in small letters."""
+    if term.is_qualifier or len(lower) != len(text):
+        starts: Iterator[int] = (match.start() for match in expression.finditer(text))
+    else:  # a match starts with the term, which is found sooner than by an expression
+        starts = (match.start() for match in re.finditer(re.escape(term.text.lower()), lower))
+        starts = (start for start in starts if expression.match(text, start))
     numbers, line, position = set[int](), 0, 0
-    for match in expression.finditer(text):
-        line += text.count("\n", position, match.start())
-        position = match.start()
+    for start in starts:
+        line += text.count("\n", position, start)
+        position = start
         numbers.add(line)
     return numbers
 
