@@ -31,7 +31,10 @@ def _estimate(text: str) -> int:
 
 
 def bound_tokens(text: str) -> int:
-    """Return half the bytes of `text`: more tokens than it has, without a vocabulary, which takes most of a second to load."""
+    """Return half the bytes of `text`: more tokens than most code has, without a vocabulary, which takes most of a second to load.
+
+    Tables of numbers and lines of signs alone have up to twice as many.
+    """
     return -(-len(text.encode("utf-8", "replace")) // 2)
 
 
