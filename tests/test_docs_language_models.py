@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.core.metrics import Metrics
+from graftline.datasets.catalog import Catalog
 from graftline.evals.evaluation_file import EvaluationFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.client import FaultKind
@@ -23,7 +24,7 @@ from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
 
 CONFIGS = CHECKOUT / "configs"
 FILES: dict[str, type[BaseModel]] = {
-    "fleets": Fleets, "models": ModelCatalog, "collecting": TrajectorySettings, "description": EvaluationFile,
+    "fleets": Fleets, "models": ModelCatalog, "collecting": TrajectorySettings, "description": EvaluationFile, "use": Catalog,
 }  # fmt: skip
 EXAMPLES = [fence for fence in fences() if fence.language == "yaml" and fence.page != "docs/datasets.md"]
 
@@ -48,6 +49,9 @@ def test_an_example_of_configuration_fits(fence: Fence) -> None:
         assert dg.validate_run_config(job, given)["resources"].keys() >= given["resources"].keys()
         return
     local: dict[str, Any] = parse_yaml((CONFIGS / "manifests" / "local.yaml").read_text("utf-8"), "local")
+    if first == "use":  # what is changed of the catalog
+        shipped = parse_yaml((CONFIGS / "datasets.yaml").read_text("utf-8"), "shipped")
+        given = {**shipped, **given, "datasets": {**shipped["datasets"], **given["datasets"]}}
     tree, model = (given, FILES[first]) if first in FILES else ({**local, **given}, Manifest)
     loaded = validate(tree, model, f"{fence.page}:{fence.line}")
     assert given.keys() <= loaded.model_dump().keys()

@@ -214,7 +214,7 @@ def test_a_policy_cannot_take_more_steps_than_the_environment_allows() -> None:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ({"teacher": "oracle"}, "policy.config.teacher: Input should be 'induction', 'memory', 'nop' or 'openai'"),
+        ({"teacher": "oracle"}, "policy.config.teacher: Input should be 'agent', 'induction', 'memory', 'nop' or 'openai'"),
         ({"temprature": 1.0}, "policy.config.temprature: Extra inputs are not permitted; known: teacher, model, "),
         ({"max_steps": True}, "policy.config.max_steps: "),
         ({"attempt": 0}, "policy.config.attempt: "),
