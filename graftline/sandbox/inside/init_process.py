@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from graftline.sandbox.inside.remote_values import LINK
 _OUT_OF_THE_WAY = 200  # of the descriptors that a program counts
 _STDIN = ".stdin"
 _MOST_DESCRIPTORS, _BY_SIGNAL = 1024, 128
+_ENDS_WITHIN_S = 5.0
 _CAN_BE_IMPORTED = (".py", ".pyi", ".pyc", ".pyo", ".pyw", ".pth", ".so", ".zip", ".egg", ".whl")
 
 
@@ -128,7 +130,7 @@ class InitProcess:
             os.close(says_go)
             os.close(self._request)
             self._become_program(go, (of_code, to_tests))
-        for descriptor in (go, of_code, to_tests, *(() if self._isolation.has_snapshot else (self._report,))):
+        for descriptor in (go, to_tests, *(() if self._isolation.has_snapshot else (self._report,))):
             os.close(descriptor)
         head, body = receive(self._request), receive(self._request)
         if head is None or body is None:
@@ -146,10 +148,12 @@ class InitProcess:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         status = ends[program][0]
         if code is not None:
-            if code not in ends:
+            # tests that fail for the code went away may be told of before its end is
+            is_over = code in ends or (status != 0 and _has_let_go(of_code) and _ends_soon(code))
+            if not is_over:
                 os.kill(code, signal.SIGKILL)
-                ends |= _wait_for(code)
-            elif by := _signal_of(ends[code][0]):
+            ends |= _wait_for(code) if code not in ends else {}
+            if is_over and (by := _signal_of(ends[code][0])):
                 status = by  # tests fail without the code, and why is in how it ended
         usages = [usage for child, (_, usage) in ends.items() if child in (program, code)]
         cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in usages)
@@ -345,6 +349,25 @@ def _signal_of(status: int) -> int:
     """Return which signal ended the code, by the status of its first process; 0 where it was none."""
     code = os.waitstatus_to_exitcode(status)
     return -code if code < 0 else max(0, code - _BY_SIGNAL)
+
+
+def _has_let_go(reader: int) -> bool:
+    """Return whether nobody writes to a pipe any more."""
+    poll = select.poll()
+    poll.register(reader, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+
+def _ends_soon(child: int) -> bool:
+    """Wait for a child that is about to end; False if it does not, as one that closed what it holds to look so."""
+    try:
+        descriptor = os.pidfd_open(child)
+    except OSError:  # of a kernel that has none
+        return False
+    try:
+        return bool(select.select([descriptor], [], [], _ENDS_WITHIN_S)[0])
+    finally:
+        os.close(descriptor)
 
 
 def _wait_for(process: int) -> dict[int, tuple[int, resource.struct_rusage]]:
