@@ -70,30 +70,26 @@ def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_
     """Do all `writes`, or none: DataError, and every file as it was, where one cannot be written or was changed meanwhile."""
     if not writes:
         return
-    with _hold(journals):
-        _write_held(writes, journals, clock)
-
-
-def _write_held(writes: Sequence[FileWrite], journals: Path, clock: Clock) -> None:
-    try:
-        journal = _write_journal(writes, journals, clock())
-    except OSError as error:
-        raise _refuse_journals(journals, error) from error
-    for write in writes:
+    with _lock(journals):
         try:
-            replace_file(write.path, write.after, write.before)
-        except BaseException as error:  # an interruption too
+            journal = _write_journal(writes, journals, clock())
+        except OSError as error:
+            raise _refuse_journals(journals, error) from error
+        for write in writes:
             try:
-                _restore(journal)
-            except (OSError, DataError) as fault:
-                raise DataError(
-                    f"{write.path}: cannot be written, and not all files could be made what they were ({fault});"
-                    f" `graftline undo` goes on, the texts before are in {journal}"
-                ) from error
-            if isinstance(error, OSError):
-                reason = f"{write.path}: cannot be written ({error.strerror})"
-                raise DataError(f"{reason}; nothing was changed") from error
-            raise
+                replace_file(write.path, write.after, write.before)
+            except BaseException as error:  # an interruption too
+                try:
+                    _restore(journal)
+                except (OSError, DataError) as fault:
+                    raise DataError(
+                        f"{write.path}: cannot be written, and not all files could be made what they were ({fault});"
+                        f" `graftline undo` goes on, the texts before are in {journal}"
+                    ) from error
+                if isinstance(error, OSError):
+                    reason = f"{write.path}: cannot be written ({error.strerror})"
+                    raise DataError(f"{reason}; nothing was changed") from error
+                raise
 
 
 def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undone:
@@ -101,32 +97,24 @@ def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undon
 
     DataError if there is no such write, or it changed files that are not below `within`; RecordError if a journal is damaged.
     """
-    folder = below.resolve()
+    refusal = DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
     if not journals.is_dir():
-        raise _refuse_undo(below)
-    with _hold(journals):
-        return _undo_held(below, folder, journals, within)
-
-
-def _undo_held(below: Path, folder: Path, journals: Path, within: Path | None) -> Undone:
-    for path in sorted(journals.glob("*.jsonl"), reverse=True):
-        try:
-            paths = [Path(line.path) for line in read_lines(path, _Line)]
-        except ValidationError:
-            raise RecordError(f"{path}: is no journal of writes that this version reads; move it away") from None
-        if not any(file.is_relative_to(folder) for file in paths):
-            continue
-        top = within.resolve() if within else None
-        if top and not all(file.resolve().is_relative_to(top) for file in paths):
-            raise DataError(
-                f"{below}: the newest write there changed files that are not below {top}; undo it from there"
-            )
-        return _restore(path)
-    raise _refuse_undo(below)
-
-
-def _refuse_undo(below: Path) -> DataError:
-    return DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
+        raise refusal
+    folder, top = below.resolve(), within.resolve() if within else None
+    with _lock(journals):
+        for path in sorted(journals.glob("*.jsonl"), reverse=True):
+            try:
+                paths = [Path(line.path) for line in read_lines(path, _Line)]
+            except ValidationError:
+                raise RecordError(f"{path}: is no journal of writes that this version reads; move it away") from None
+            if not any(file.is_relative_to(folder) for file in paths):
+                continue
+            if top and not all(file.resolve().is_relative_to(top) for file in paths):
+                raise DataError(
+                    f"{below}: the newest write there changed files that are not below {top}; undo it from there"
+                )
+            return _restore(path)
+    raise refusal
 
 
 def _refuse_journals(journals: Path, error: OSError) -> DataError:
@@ -135,7 +123,7 @@ def _refuse_journals(journals: Path, error: OSError) -> DataError:
 
 
 @contextmanager
-def _hold(journals: Path) -> Iterator[None]:
+def _lock(journals: Path) -> Iterator[None]:
     """Wait until nobody else writes or takes back; whoever is killed lets go."""
     with ExitStack() as stack:
         try:

@@ -236,8 +236,15 @@ def read_tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     return tree
 
 
-@pytest.mark.parametrize("said", ANSWERS)
-@pytest.mark.parametrize("make", REPOSITORIES, ids=lambda make: make.__name__)
+CASES = [
+    # of each repository two answers each time, all of them in `make integration`
+    pytest.param(make, said, id=f"{make.__name__}-{said}", marks=[pytest.mark.long] if (row + column) % 5 else [])
+    for row, make in enumerate(REPOSITORIES)
+    for column, said in enumerate(ANSWERS)
+]
+
+
+@pytest.mark.parametrize(("make", "said"), CASES)
 def test_nothing_outside_is_written_and_no_file_in_part(
     make: Callable[[Place], None], said: str, model: HostileModel, tmp_path: Path
 ) -> None:

@@ -103,7 +103,7 @@ try:
 except DataError as error:
     sys.exit(3 if "changed by somebody else meanwhile" in str(error) else str(error))
 """
-    with ExitStack() as stack, writes._hold(journals):  # all of them wait for it
+    with ExitStack() as stack, writes._lock(journals):  # all of them wait for it
         processes = [
             stack.enter_context(
                 subprocess.Popen([sys.executable, "-c", program, who], stdout=subprocess.PIPE, text=True)
