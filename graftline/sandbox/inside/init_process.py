@@ -25,7 +25,7 @@ from graftline.sandbox.inside.remote_values import LINK
 _OUT_OF_THE_WAY = 200  # of the descriptors that a program counts
 _STDIN = ".stdin"
 _MOST_DESCRIPTORS, _BY_SIGNAL = 1024, 128
-_ENDS_WITHIN_S = 5.0
+_ENDS_WITHIN_S = 3.0  # what is about to end; a crash that is told later counts as none
 _CAN_BE_IMPORTED = (".py", ".pyi", ".pyc", ".pyo", ".pyw", ".pth", ".so", ".zip", ".egg", ".whl")
 
 
