@@ -48,6 +48,8 @@ RECORDED = {
     "steps": [{"prompt": {"text": "fetch(1)"}, "sandbox_result": {"after": "get(1)"}}],
     "reward": {"value": None, "cause": "undecided"},
 }
+ACCEPTED = {"value": 1.0, "cause": "accepted"}
+SECRET_STEP = {"prompt": {"text": "fetch('AKIA" + "Q3ZP7LXM2VTD9WKB')"}, "sandbox_result": {"after": "get(1)"}}
 ROWS: Mapping[str, Sequence[bytes]] = {
     "release_pairs": [
         b"x" * ((2 << 20) + 1),
@@ -66,7 +68,7 @@ ROWS: Mapping[str, Sequence[bytes]] = {
         line(PAIR, pre=PROBLEM),
     ],
     "commitpackft": [line(COMMIT)],
-    "recorded": [line(RECORDED)],
+    "recorded": [line(RECORDED), line(RECORDED, task_id="recorded:2", steps=[SECRET_STEP], reward=ACCEPTED)],
     "agentpack": [line(PATCH), line(PATCH, patch=TWO_FILES)],
 }
 

@@ -25,6 +25,7 @@ REASONS: Mapping[str, str] = {
     "bad_patch": "a patch that cannot be read",
     "contaminated": "too near to an evaluation",
     "not_accepted": "a change that its user did not accept",
+    "secret": "a text that holds a secret",
     "duplicate_id": "the same id as another edit",
     "duplicate_row": "instruction and text before of another edit",
     "duplicate_commit": "the same file of the same commit as another edit",

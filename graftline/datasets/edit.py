@@ -116,6 +116,7 @@ class RejectReason(StrEnum):
     BAD_PATCH = "bad_patch"
     CONTAMINATED = "contaminated"
     NOT_ACCEPTED = "not_accepted"
+    SECRET = "secret"
 
 
 @dataclass(frozen=True, slots=True)

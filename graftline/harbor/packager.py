@@ -2,7 +2,7 @@
 
 Paths are in the order of their bytes; times, owners and names of owners are none, modes 0644 or 0755. Only the compressor
 is not ours: with another release of zlib the bytes may differ, and `archive.ArchiveInfo.content_sha256` does not.
-What is packed is said by `ignore_rules`, what is refused by `context_tree` and `secret_finds`.
+What is packed is said by `ignore_rules`, what is refused by `context_tree` and `core.secret_finds`.
 """
 
 import base64
@@ -30,7 +30,7 @@ from graftline.harbor.context_tree import (
     read_plain_file,
 )
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
-from graftline.harbor.secret_finds import find_in_file
+from graftline.core.secret_finds import find_in_file
 from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
 from graftline.sandbox.file_names import short
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from graftline.core.errors import DataError
 from graftline.core.secrets import Secrets, local_secrets
-from graftline.harbor.secret_finds import redact
+from graftline.core.secret_finds import redact
 
 _MAX_DOTENV_BYTES = 1 << 20
 ModelT = TypeVar("ModelT", bound=BaseModel)

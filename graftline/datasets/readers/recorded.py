@@ -1,8 +1,8 @@
-"""`recorded`: runs of `graftline refactor --record` on this machine, each rule that its user accepted an edit.
+"""`recorded`: runs of `graftline refactor --record` on this machine; each rule that its user accepted is an edit.
 
-A line is a trajectory (`graftline.rollouts.trajectory`), whose reward is the share of the rule's places that were accepted. Of a rule
-that was decided more than once the last word counts; to look at it once more decides nothing. What was rejected, in part or as a
-whole, or never decided, is no edit.
+A line is a trajectory (`graftline.rollouts.trajectory`), whose reward is the share of the rule's places that were accepted. A rule
+that was decided more than once counts as it was decided last; a run without a decision takes nothing back. What was rejected, in
+part or as a whole, or never decided, is no edit, and neither is code that holds a secret.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import Language
+from graftline.core.secret_finds import find_in_file
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
@@ -52,15 +53,15 @@ class RecordedRun(BaseModel):
 
 def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
     rows = list(json_lines(folder, dataset, max_line_bytes))
-    decided = [_decided_task(row) for row in rows]
-    last = {id: number for number, id in enumerate(decided)}
+    ids = [_read_decision(row) for row in rows]
+    last = {id: number for number, id in enumerate(ids)}
     again = Rejection(RejectReason.NOT_ACCEPTED, "was decided again later")
-    for number, (row, id) in enumerate(zip(rows, decided, strict=True)):
+    for number, (row, id) in enumerate(zip(rows, ids, strict=True)):
         yield row if not id or last[id] == number else RawRow(row.file, row.line, again)
 
 
-def _decided_task(row: RawRow) -> str:
-    """Return the id of the task of a row; empty where nothing was decided, or the row cannot be read."""
+def _read_decision(row: RawRow) -> str:
+    """Return the id of the task that a row decides; empty where it decides nothing, or cannot be read."""
     parsed = parse_row(row.content) if isinstance(row.content, bytes) else row.content
     if isinstance(parsed, Rejection):
         return ""
@@ -79,6 +80,10 @@ def _edits(run: RecordedRun, name: str, dataset: Dataset) -> Sequence[RowResult]
     for text, reason in ((before, RejectReason.EMPTY_PRE), (after, RejectReason.EMPTY_POST)):
         if not text.strip():
             return [Rejection(reason, "has no code on one side")]
+    # other datasets are public; this code nobody has published
+    for name_of_text, text in (("instruction", run.instruction), ("pre", before), ("post", after)):
+        if secret := find_in_file(text.encode("utf-8", "surrogatepass"), name_of_text):
+            return [Rejection(RejectReason.SECRET, secret)]
     # the repository is the user's, and its license what the entry says
     license = dataset.license_of(run.group)
     edit = Edit(

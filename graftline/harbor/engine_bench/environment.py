@@ -30,7 +30,7 @@ from graftline.harbor.executors.containers import VERIFIER_FOLDER, ContainerExit
 from graftline.harbor.in_box.agents import API_KEYS
 from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.refusal import RequestError
-from graftline.harbor.secret_finds import is_secret_name
+from graftline.core.secret_finds import is_secret_name
 from graftline.harbor.task_format.importing import SUBMISSION, StagedTasks
 
 NAME = "EngineBench"

@@ -1,4 +1,4 @@
-"""Secrets where none may be: in the variables and the metadata of a deployment, and in the files of its context.
+"""Secrets where none may be: in the variables and the metadata of a deployment, in the files of its context, and in recorded code.
 
 A name is secret by what it says, a value by its shape. What is found is told by kind and place, never by value. Covered:
 the shapes of well-known keys, private keys and signed tokens. Not covered: passwords, and whatever has no shape.

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from graftline.harbor.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
+from graftline.core.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
 
 ALPHABET = string.ascii_letters + string.digits
 
