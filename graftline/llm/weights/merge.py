@@ -2,7 +2,7 @@
 
 Weights are changed where they lie in a copy of the files, one matrix at a time, in float32, and rounded to the precision that
 they are stored in; so a model larger than the memory can be merged. An output layer that is the embedding becomes one of its own
-where the adapter changes it, for the embedding stays as it was.
+where the adapter changes it, for the embedding stays as it was; and the configuration no longer says that they are one.
 """
 
 import json
@@ -61,10 +61,12 @@ def merge_adapter(adapter: Path, base: Path, into: Path) -> Built:
                 merged = encode_floats(weights + lora.scaling * (up @ down), tensor.kind)
                 if layer == _HEAD and tensor == tensors.get(_EMBEDDING):
                     # what goes in is looked up in the matrix that the adapter was not trained to change
-                    _untie(partial, tensor, merged)
+                    _add_head(partial, tensor, merged)
                     continue
                 stream.seek(tensor.start)
                 stream.write(merged)
+        if _HEAD in lora.pairs:  # who loads a model that says so takes the embedding, whatever output layer it stores
+            _edit_json(partial / "config.json", lambda config: {**config, "tie_word_embeddings": False})
         for file in {tensor.file for tensor in tensors.values()}:
             sync(partial / file)
         return Contents({"layers": len(lora.pairs)})
@@ -93,7 +95,7 @@ def with_tied_head(tensors: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
     return {f"{_HEAD}.weight": tied, **tensors} if tied is not None else tensors
 
 
-def _untie(folder: Path, embedding: StoredTensor, head: bytes) -> None:
+def _add_head(folder: Path, embedding: StoredTensor, head: bytes) -> None:
     """Give the model in `folder` an output layer of its own, behind the other tensors of the file with its embedding."""
     name, path = f"{_HEAD}.weight", folder / embedding.file
     partial = path.with_name(f".{path.name}.partial")
@@ -108,12 +110,16 @@ def _untie(folder: Path, embedding: StoredTensor, head: bytes) -> None:
         shutil.copyfileobj(old, new)
         new.write(head)
     partial.replace(path)
-    _edit_json(folder / "config.json", lambda config: {**config, "tie_word_embeddings": False})
+
+    def add_to_index(content: dict[str, Any]) -> dict[str, Any]:
+        metadata = dict(content.get("metadata") or {})
+        if "total_size" in metadata:
+            metadata["total_size"] += len(head)
+        return {**content, "metadata": metadata, "weight_map": {**content.get("weight_map", {}), name: embedding.file}}
+
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        _edit_json(
-            index, lambda content: {**content, "weight_map": {**content.get("weight_map", {}), name: embedding.file}}
-        )
+        _edit_json(index, add_to_index)
 
 
 def _edit_json(path: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -143,9 +143,20 @@ def test_an_output_layer_that_is_the_embedding_becomes_one_of_its_own(tmp_path: 
     before = AutoModelForCausalLM.from_pretrained(tied)
     assert merged.config.tie_word_embeddings is False
     assert torch.equal(merged.get_input_embeddings().weight, before.get_input_embeddings().weight)
-    # what is merged into it once more is an ordinary layer
+    if shard == "60KB":
+        index = json.loads((folder / "model.safetensors.index.json").read_text("utf-8"))
+        tensors = {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+        assert (index["metadata"]["total_size"], set(index["weight_map"])) == (
+            sum(tensor.nbytes for tensor in tensors.values()), set(tensors),
+        )  # fmt: skip
+    # what is merged into it once more is an ordinary layer, also where a model says of a layer of its own that it is the embedding
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}), "utf-8")
+    tied_again = plain(merge_adapter(adapter, folder, tmp_path / "tied_again").folder)
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
     again = merge_adapter(adapter, folder, tmp_path / "again").folder
     assert plain(again) == pytest.approx(by_peft(folder, adapter), abs=1e-4)
+    assert tied_again == pytest.approx(plain(again))
 
 
 @pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")  # of peft: what it says is done here
