@@ -1,11 +1,12 @@
 """Metrics of attempts at changes of whole repositories: how many places come out, at which precision, and what else is changed.
 
 Of a change, recall and precision are the means over the attempts at it of which they are known; of a solver, all are means over
-changes.
+changes. Where all places of a change were shown, there is none to bring about: its recall is not known, and recall, R@P90 and
+solved leave it out.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,20 +41,25 @@ class PlaceMetrics:
 
 def summarize_places(scores: Mapping[str, Sequence[PlaceScore]]) -> PlaceMetrics:
     """Return the metrics of the attempts at changes, by the ids of those."""
-    recalls = {name: _mean([recall_of(score) for score in group]) for name, group in scores.items()}
-    precisions = {name: _mean([precision_of(score) for score in group]) for name, group in scores.items()}
-    attempts = [score for group in scores.values() for score in group]
+    means = [(_mean(map(recall_of, group)), _mean(map(precision_of, group))) for group in scores.values()]
+    changes = [(recall, precision) for recall, precision in means if recall is not None]
+    attempts = [
+        (recall, precision_of(score))
+        for group in scores.values()
+        for score in group
+        if (recall := recall_of(score)) is not None
+    ]
     false = [_mean([1000 * s.false / s.untouched for s in group if s.untouched]) for group in scores.values()]
     return PlaceMetrics(
         tasks=len(scores),
-        recall_at_p90=_share([(recalls[name] or 0) * is_enough(precisions[name]) for name in scores]),
-        solved=_share([is_enough(recalls[name]) and is_enough(precisions[name]) for name in scores]),
-        recall=_share([recalls[name] or 0 for name in scores]),
-        precision=round(_mean([*precisions.values()]) or 0, 3),
+        recall_at_p90=_share([recall * is_enough(precision) for recall, precision in changes]),
+        solved=_share([is_enough(recall) and is_enough(precision) for recall, precision in changes]),
+        recall=_share([recall for recall, _ in changes]),
+        precision=round(_mean([precision for _, precision in means]) or 0, 3),
         false_per_1000=round(_mean(false) or 0, 1),
         of_attempts={
-            "recall_at_p90": _share([(recall_of(s) or 0) * is_enough(precision_of(s)) for s in attempts]),
-            "solved": _share([is_of_use(s) for s in attempts]),
+            "recall_at_p90": _share([recall * is_enough(precision) for recall, precision in attempts]),
+            "solved": _share([is_enough(recall) and is_enough(precision) for recall, precision in attempts]),
         },
     )
 
@@ -78,7 +84,7 @@ def is_enough(value: float | None) -> bool:
     return value is not None and value >= LEAST_SHARE
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return statistics.fmean(numbers) if numbers else None
 

@@ -16,6 +16,7 @@ from graftline.evals.change_solvers import AgentSolver, DemonstrationSolver, Wor
 from graftline.evals.evaluation import evaluate
 from graftline.evals.grading import Grader
 from graftline.evals.metrics import choose_by_agreement, summarize_changes, summarize_selections
+from graftline.evals.place_metrics import summarize_places
 from graftline.evals.report import markdown_page
 from graftline.evals.solvers import ChatSolver, Sampling, Solver
 from graftline.llm.base import ChatRequest
@@ -100,6 +101,14 @@ def test_whole_repositories_are_graded_by_their_places(solvers: dict[str, Solver
     page = markdown_page("mine", "", attempts)
     assert "## Whole repositories" in page
     assert "## The best of several attempts" not in page
+
+
+def test_a_change_that_was_shown_as_a_whole_is_left_out_of_the_recall() -> None:
+    whole, half, shown = PlaceScore(2, 2, 2, 2, 0, 1), PlaceScore(2, 1, 1, 1, 0, 1), PlaceScore(0, 0, 1, 0, 1, 1)
+    metrics = summarize_places({"a": [whole, half, shown], "b": [shown]})
+    assert (metrics.tasks, metrics.recall, metrics.recall_at_p90, metrics.solved) == (2, 0.75, 0.0, 0.0)
+    assert metrics.of_attempts == {"recall_at_p90": 0.75, "solved": 0.5}
+    assert (metrics.precision, summarize_places({"b": [shown]}).recall) == (0.333, 0.0)
 
 
 def test_single_places_are_right_or_not(solvers: dict[str, Solver]) -> None:
