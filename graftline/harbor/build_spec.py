@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import canonical_json
+from graftline.core.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
 from graftline.harbor.context_tree import read_plain_file
 from graftline.harbor.contract import MAX_TASKS, DeploymentName, HarborLimits, TaskSeed, Text, VerifierSettings
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES
-from graftline.core.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
 from graftline.sandbox.file_names import path_of
 
 DEFAULT_ENTRYPOINT = "run_rollout --input /tmp/rollout.json --output /tmp/result.json"

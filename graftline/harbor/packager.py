@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.errors import DataError
+from graftline.core.secret_finds import find_in_file
 from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.context_tree import (
     FILE_MODE,
@@ -30,7 +31,6 @@ from graftline.harbor.context_tree import (
     read_plain_file,
 )
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
-from graftline.core.secret_finds import find_in_file
 from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
 from graftline.sandbox.file_names import short
 

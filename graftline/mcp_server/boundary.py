@@ -12,8 +12,8 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from graftline.core.errors import DataError
-from graftline.core.secrets import Secrets, local_secrets
 from graftline.core.secret_finds import redact
+from graftline.core.secrets import Secrets, local_secrets
 
 _MAX_DOTENV_BYTES = 1 << 20
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.errors import HarborError
+from graftline.core.secret_finds import is_secret_name
 from graftline.harbor.contract import (
     Artifact,
     RewardInfo,
@@ -30,7 +31,6 @@ from graftline.harbor.executors.containers import VERIFIER_FOLDER, ContainerExit
 from graftline.harbor.in_box.agents import API_KEYS
 from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.refusal import RequestError
-from graftline.core.secret_finds import is_secret_name
 from graftline.harbor.task_format.importing import SUBMISSION, StagedTasks
 
 NAME = "EngineBench"
