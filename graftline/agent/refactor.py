@@ -24,8 +24,9 @@ from typing import Literal
 from graftline.agent.check import Checker, CheckOutcome
 from graftline.agent.edits import PlaceEdit, describe_context, digest_texts, edit_place, replace_block
 from graftline.agent.model import AgentModel
-from graftline.agent.places import Block, PlacesByWords, Term, edit_by_words, exclude_edited, find_places
+from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_places
 from graftline.agent.questions import answer_with_model, list_examples
+from graftline.agent.terms import Term, edit_by_words
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import words_of
 from graftline.codemod.follow import IMPORTS, FollowedEdit, count_places, follow_edit, rewrite_accepted

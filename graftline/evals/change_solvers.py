@@ -10,9 +10,10 @@ from dataclasses import asdict, replace
 
 from graftline.agent.edits import describe_context, edit_place
 from graftline.agent.model import AgentModel, Spent
-from graftline.agent.places import Block, read_terms
+from graftline.agent.places import Block
 from graftline.agent.refactor import Settings
 from graftline.agent.single_places import Shows, SinglePlace
+from graftline.agent.terms import read_terms
 from graftline.agent.texts import actions_of, propose_change, texts_of
 from graftline.astgrep.action import Action
 from graftline.codemod.change_places import Change, Shown, language_of

@@ -8,8 +8,9 @@ import pytest
 
 from graftline.agent.edits import replace_block
 from graftline.agent.model import AgentModel, Limits
-from graftline.agent.places import Block, edit_by_words, find_places, make_block, read_terms
+from graftline.agent.places import Block, find_places, make_block
 from graftline.agent.refactor import Proposal, Settings, hold_back, read_repository, refactor
+from graftline.agent.terms import edit_by_words, read_terms
 from graftline.codemod.follow import follow_edit
 from graftline.codemod.history import FileChange
 from graftline.codemod.source_files import SourceFile
@@ -289,6 +290,14 @@ def test_places_are_lines_with_what_is_to_go_in_small_blocks() -> None:
     assert found.counts == {"fetch_all": 1, "get_all": 3}
     whole = make_block("a.py", long, "python", 0)
     assert (whole.start, whole.end) == (0, 9)
+
+
+def test_a_file_that_does_not_parse_takes_no_place_from_one_that_does() -> None:
+    texts = {"a.py": "def (\n" + "get_all(1)\n" * 600, "b.py": "z = get_all(2)\n"}
+    [block] = find_places("Use fetch_all instead of get_all", texts, dict.fromkeys(texts, "python")).blocks
+    assert (block.path, block.text) == ("b.py", "z = get_all(2)\n")
+    del texts["b.py"]
+    assert not find_places("Use fetch_all instead of get_all", texts, {"a.py": "python"}).blocks
 
 
 def test_a_block_is_put_back_where_it_was_with_its_indentation() -> None:
