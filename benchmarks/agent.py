@@ -50,7 +50,7 @@ from benchmarks.migrations import DATA, HELD_OUT, summarize
 from graftline.agent.edits import PlaceEdit, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
 from graftline.agent.places import Block
-from graftline.agent.refactor import Settings
+from graftline.agent.proposal import Settings
 from graftline.agent.single_places import Shows, SinglePlace, list_single_places, take_turns
 from graftline.agent.texts import propose_change, texts_of
 from graftline.astgrep.action import Action

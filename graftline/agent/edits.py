@@ -104,20 +104,20 @@ def edit_place(
 ) -> PlaceEdit:
     """Return the edit of `block`, a part of the file `text`, that most of `attempts` answers of `model` agree on.
 
-    It asks no more once fewer than `least` of them can agree, or as many have come to one text; 0 asks for all. `effect` returns, of a text of the file, what tells apart what
-    its edit does to the repository. The first answer is the likeliest one, the others are drawn. ActorError where nobody answers.
+    The first answer is the likeliest one, the others are drawn. No more are asked for once fewer than `least` of them can agree, or
+    as many have come to one text; 0 asks for all. Edits agree whose texts of the file have the same `effect`: a digest of what an
+    edit does to the repository. ActorError where nobody answers.
     """
     answers: list[Attempt] = []
     for number in range(1, attempts + 1):
         answers.append(_attempt(instruction, block, text, model, number, context, feedback))
         same = Counter(normalize_whitespace(answer.text) for answer in answers if not answer.fault)
         is_agreed = 0 < least <= max(same.values(), default=0)
-        # what can no longer be agreed on is not asked for any more
         if is_agreed or attempts - sum(bool(answer.fault) for answer in answers) < least:
             break
     edits = [attempt.text for attempt in answers if not attempt.fault]
     distinct = list(dict.fromkeys(edits))
-    # where all say the same, nobody has to know what it does
+    # the effect takes long to compute, and is not needed where all say the same
     effects = {edit: effect(edit) if len(distinct) > 1 else "" for edit in distinct}
     votes = {edit: sum(effects[other] == effects[edit] for other in edits) for edit in distinct}
     best = max(distinct, key=lambda edit: votes[edit], default=text)

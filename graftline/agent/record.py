@@ -1,9 +1,9 @@
-"""Runs of the agent as trajectories: of users who agreed to that each rule, an attempt at the edit that it was made for; of an
-environment the whole run (`describe_run`).
+"""Runs of the agent as trajectories: for users who agreed to it, each rule is an attempt at the edit that it was made for
+(`record_run`); in an environment, a whole run is one attempt (`describe_run`).
 
-They are in the shape and the shards of `teacher_trajectories` (`rollouts.shards`), with the verdict of the sandbox and all measures;
-the reward is what the user said of the rule's places: the share that was accepted, or nothing while nobody has decided. Code of the
-repository is in them, and stays on this machine.
+They are in the shape and the shards of `teacher_trajectories` (`rollouts.shards`), with the verdict of the sandbox and all measures.
+The reward of a rule is the share of its places that its user accepted, or none while nobody has decided. Code of the repository is
+in them, and stays on this machine.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.agent.edits import PlaceEdit
-from graftline.agent.refactor import Proposal
+from graftline.agent.proposal import Proposal
 from graftline.codemod.equality import Level
 from graftline.codemod.rule_file import Example, FileRule
 from graftline.codemod.source_files import RewrittenFile
@@ -119,11 +119,12 @@ def _trajectory(
 ) -> Trajectory:
     example = rule.examples[0]
     values = {"instruction": instruction, "before": example.before, "target": example.after}
+    # what is not in two splits is the repository; nobody has said under which license it is
+    group = f"{DATASET}/{digest(repository)[:16]}" if repository else DATASET
     task = Task(
-        id=f"{DATASET}:{digest([rule.language, values])[:16]}", dataset=DATASET, language=rule.language,
-        # nobody has said under which license the repository is
-        license="NOASSERTION", group=f"{DATASET}/{digest(repository)[:16]}" if repository else DATASET, origin=rule.id, tags=("agent",), instruction_source="human", answerable=True,
-        answerable_by="written", **values,
+        id=f"{DATASET}:{digest([rule.language, values])[:16]}", dataset=DATASET, language=rule.language, license="NOASSERTION",
+        group=group, origin=rule.id, tags=("agent",), instruction_source="human", answerable=True, answerable_by="written",
+        **values,
     )  # fmt: skip
     step = Step("", rule.action, StateUpdate(history=[f"made {rule.id}"[:256]]))
     graded = grade_step(task, task.before, proposal.state, step, (), sandbox, RewardWeights())

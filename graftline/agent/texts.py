@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graftline.agent.model import AgentModel
-from graftline.agent.refactor import Proposal, Settings, refactor_files
+from graftline.agent.proposal import Proposal, Settings
+from graftline.agent.refactor import refactor_files
 from graftline.astgrep.action import Action
 from graftline.codemod.change_places import Change, Shown, language_of
 from graftline.codemod.source_files import SourceFile

@@ -16,7 +16,7 @@ from graftline.core.errors import BoundaryError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.agent.model import AgentModel, Limits
-    from graftline.agent.refactor import Proposal
+    from graftline.agent.proposal import Proposal
     from graftline.repository import Rewrite
 
 _PATH = click.Path(path_type=Path)
@@ -56,7 +56,8 @@ def refactor(
     A language model edits one place, its edit becomes rules, and the rest follows. An instruction that says what is written
     for what, with code in backticks, needs no model, and neither does an --example. Without --write, nothing is changed."""
     from graftline.agent.model import Limits
-    from graftline.agent.refactor import Settings, refactor
+    from graftline.agent.proposal import Settings
+    from graftline.agent.refactor import refactor
     from graftline.codemod.writes import default_journals, write_files
     from graftline.repository import choose_places, read_pairs
 
@@ -180,7 +181,7 @@ def _repeat(
 
 
 def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
-    from graftline.agent.refactor import MEANINGS
+    from graftline.agent.proposal import MEANINGS
     from graftline.codemod.explain import summarize
 
     for rule in proposal.rules:

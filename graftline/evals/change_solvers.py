@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from graftline.agent.edits import describe_context, edit_place
 from graftline.agent.model import AgentModel, Spent
 from graftline.agent.places import Block
-from graftline.agent.refactor import Settings
+from graftline.agent.proposal import Settings
 from graftline.agent.single_places import Shows, SinglePlace
 from graftline.agent.terms import read_terms
 from graftline.agent.texts import actions_of, propose_change, texts_of

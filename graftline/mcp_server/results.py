@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.agent.refactor import Outcome
+from graftline.agent.proposal import Outcome
 from graftline.astgrep.binding import Language
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graftline.agent.model import AgentModel, Limits, use_model
-from graftline.agent.refactor import MEANINGS, Settings, refactor
+from graftline.agent.proposal import MEANINGS, Settings
+from graftline.agent.refactor import refactor
 from graftline.astgrep.binding import Language
 from graftline.codemod.explain import explain, format_metadata, summarize
 from graftline.codemod.history import History

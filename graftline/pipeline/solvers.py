@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from graftline.agent.model import AgentModel, Limits
-from graftline.agent.refactor import Settings
+from graftline.agent.proposal import Settings
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest, sha256_file
 from graftline.evals.change_solvers import AgentSolver, DemonstrationSolver, WordsSolver

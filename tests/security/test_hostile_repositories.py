@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from graftline.agent.model import AgentModel
-from graftline.agent.refactor import Settings, refactor
+from graftline.agent.proposal import Settings
+from graftline.agent.refactor import refactor
 from graftline.codemod.writes import FileWrite, undo_write, write_files
 from graftline.core.errors import DataError
 from graftline.llm.base import ChatRequest

@@ -72,8 +72,8 @@ class RepositoryRefactoringEnvironment(RefactoringEnvironment):
         """Return how `graftline refactor` ends at the files of a task; it is not told which places count."""
         # whoever runs other policies does not load the agent
         from graftline.agent.model import AgentModel
+        from graftline.agent.proposal import Settings
         from graftline.agent.record import describe_run
-        from graftline.agent.refactor import Settings
         from graftline.agent.texts import propose_change, texts_of
 
         if policy.texts or request.context_overrides:

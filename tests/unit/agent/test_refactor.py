@@ -9,8 +9,10 @@ import pytest
 from graftline.agent.edits import replace_block
 from graftline.agent.model import AgentModel, Limits
 from graftline.agent.places import Block, find_places, make_block
-from graftline.agent.refactor import Proposal, Settings, hold_back, read_repository, refactor
+from graftline.agent.proposal import Proposal, Settings
+from graftline.agent.refactor import read_repository, refactor
 from graftline.agent.terms import edit_by_words, read_terms
+from graftline.agent.trials import hold_back
 from graftline.codemod.follow import follow_edit
 from graftline.codemod.history import FileChange
 from graftline.codemod.source_files import SourceFile

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graftline.agent.model import AgentModel
-from graftline.agent.refactor import Settings
+from graftline.agent.proposal import Settings
 from graftline.codemod.place_score import PlaceScore
 from graftline.core.errors import DataError
 from graftline.evals.attempt import Attempt, Produced, Question, Unaskable
