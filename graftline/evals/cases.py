@@ -122,6 +122,13 @@ def case_of_repository(task: RepositoryTask) -> Case:
     return Case(task=shown, edit_class=REPOSITORIES, repository=task)
 
 
+def repository_of(case: Case) -> RepositoryTask:
+    """Return the change of a repository that is attempted; ValueError where it is a text of its own."""
+    if case.repository is None:
+        raise ValueError(f"{case.id}: is no change of a repository")
+    return case.repository
+
+
 def find_shown_block(instruction: str, texts: Mapping[str, str]) -> Block | None:
     """Return the lines that models which write one rule are shown: those that the instruction is likeliest to be about."""
     languages = {path: language for path in texts if (language := language_of(path))}

@@ -23,9 +23,9 @@ from graftline.codemod.migration.units import Demonstration
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.hashing import digest, sha256_text
 from graftline.evals.attempt import Attempted, Cost, Failed, Produced, Question, Replies, Reply, Unaskable
+from graftline.evals.cases import repository_of
 from graftline.evals.solvers import why_unaskable
 from graftline.rollouts.collect import RolloutConfig, collect
-from graftline.rollouts.repository_task import RepositoryTask
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
@@ -69,7 +69,8 @@ class AgentSolver:
         if case.place is not None:
             return Produced(question, edit_single_place(case.task.instruction, case.place, model, self._shows))
         if case.repository is None:
-            return why_unaskable_reply(question) or self._edit_text(question, model)
+            cause = why_unaskable(case)
+            return Unaskable(question, cause) if cause else self._edit_text(question, model)
         shown = case.repository.change.show(question.attempt - 1, self._demonstrations)
         if len(shown) < self._demonstrations:
             return Unaskable(question, NOTHING_TO_SHOW)
@@ -113,7 +114,8 @@ class DemonstrationSolver:
             yield replace(reply, cost=Cost(0, 0.0, round(time.monotonic() - began, 4)))
 
     def _attempt(self, question: Question) -> Reply:
-        place, change, instruction = question.case.place, *_change_of(question)
+        place, repository = question.case.place, repository_of(question.case)
+        change, instruction = repository.change, repository.instruction
         seed = self._seed + question.attempt - 1
         if place is None:
             shown = change.show(seed, self._count)
@@ -141,8 +143,8 @@ class WordsSolver:
     def replies(self, questions: Sequence[Question]) -> Replies:
         for question in questions:
             began = time.monotonic()
-            change, instruction = _change_of(question)
-            texts = replace_words(instruction, change.texts())
+            repository = repository_of(question.case)
+            texts = replace_words(repository.instruction, repository.change.texts())
             yield Produced(question, texts, cost=Cost(0, 0.0, round(time.monotonic() - began, 4)))
 
 
@@ -196,16 +198,3 @@ def induce_actions(task: Task, edited: str, sandbox: Sandbox) -> list[Action]:
     example = task.model_copy(update={"target": edited, "tests": None, "gold_action": None, "gold_next": ()})
     attempt = collect(example, InductionTeacher(sandbox), sandbox, RolloutConfig())
     return [step.model_output.action for step in attempt.path if step.model_output.action is not None]
-
-
-def why_unaskable_reply(question: Question) -> Unaskable | None:
-    """Return the reply to a question that cannot be asked; None where it can."""
-    cause = why_unaskable(question.case)
-    return Unaskable(question, cause) if cause else None
-
-
-def _change_of(question: Question) -> tuple[Change, str]:
-    repository: RepositoryTask | None = question.case.repository
-    if repository is None:
-        raise ValueError(f"{question.case.id}: is no change of a repository")
-    return repository.change, repository.instruction

@@ -16,7 +16,7 @@ from graftline.core.hashing import sha256_text
 from graftline.core.processes import WorkerDied, Workers
 from graftline.core.text_diff import unified_diff
 from graftline.evals.attempt import Answered, Attempt, Attempted, Failed, Produced, Reply, Unaskable
-from graftline.evals.cases import Case, HeldOutExample
+from graftline.evals.cases import Case, HeldOutExample, repository_of
 from graftline.rollouts.answer_grading import grade_answer
 from graftline.rollouts.repository_task import RepositoryTask, grade_texts, rewrite_all
 from graftline.rollouts.reward import BAD_FORMAT, RewardWeights
@@ -128,7 +128,7 @@ class Grader:
 
     def _grade_rule(self, reply: Answered) -> dict[str, Any]:
         """Return what the rule of an answer is worth in a whole repository."""
-        repository = _repository_of(reply)
+        repository = repository_of(reply.question.case)
         answer = parse_answer(reply.text, reply.answer_format)
         if isinstance(answer, ParseError):
             return _grade_nothing(reply, BAD_FORMAT)
@@ -138,7 +138,7 @@ class Grader:
         return {**self._grade_texts(repository, texts), "actions": (answer.action,)}
 
     def _grade_produced(self, reply: Produced) -> dict[str, Any]:
-        place, repository = reply.question.case.place, _repository_of(reply)
+        place, repository = reply.question.case.place, repository_of(reply.question.case)
         if place is None:
             return {**self._grade_texts(repository, reply.texts, reply.shown), "actions": reply.actions}
         text = place.keep(reply.texts.get(place.block.path, place.before))
@@ -235,13 +235,6 @@ def _grade_nothing(reply: Unaskable | Answered, cause: str) -> dict[str, Any]:
     # a change that tests alone judge has no places, whoever attempts it
     own = {"places": repository.change.score({})} if repository is not None and repository.files else {}
     return {"reward": 0.0, "cause": cause, "right_on_unseen": None if case.unseen is None else False, **own}
-
-
-def _repository_of(reply: Reply) -> RepositoryTask:
-    repository = reply.question.case.repository
-    if repository is None:
-        raise ValueError(f"{reply.question.case.id}: is no change of a repository")
-    return repository
 
 
 def _effect_of(before: str, after: str | None) -> str:
