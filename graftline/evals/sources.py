@@ -249,10 +249,11 @@ def _load_repositories(source: RepositoriesSource, paths: Paths, left_out: Count
         if (not source.languages or task.language in source.languages)
     ]
     chosen = sorted(select_for_agents(tasks, source.instructions, left_out), key=lambda task: sha256_text(task.id))
+    ordered = balance(chosen, len(chosen), lambda task: task.language)
     if source.unit == "repositories":
-        return _select(map(case_of_repository, chosen[: source.most]), source.most)
+        return [case_of_repository(task) for task in ordered[: source.most]]
     # one place of each change before the second of one
-    return take_turns([cases_of_places(task) for task in chosen], source.places)[: source.most]
+    return take_turns([cases_of_places(task) for task in ordered], source.places)[: source.most]
 
 
 def _make_synthetic(

@@ -15,6 +15,7 @@ from graftline.evals.sources import PairsSource, SplitSource, TaskSource, load_c
 from graftline.rollouts.task import Task
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.eval_cases import case
+from tests.repository_tasks import repository_task
 
 SOURCE: TypeAdapter[Any] = TypeAdapter(TaskSource)
 
@@ -54,6 +55,17 @@ def test_of_a_split_classes_take_turns_and_it_is_the_same_every_time(paths: Path
 )
 def test_what_does_not_fit_is_left_out(paths: Paths, wanted: dict[str, Any], count: int) -> None:
     assert len(ids(paths, SplitSource(**wanted))) == count
+
+
+@pytest.mark.parametrize(("unit", "suffix"), [("repositories", ""), ("places", "#")])
+def test_of_changes_of_repositories_languages_take_turns(paths: Paths, unit: str, suffix: str) -> None:
+    languages = {f"acme/shop@{number}": "java" if number == 5 else "python" for number in range(6)}
+    changes = [repository_task(id=id, language=language) for id, language in languages.items()]
+    write_lines(paths.root / "changes.jsonl", changes)
+    source = SOURCE.validate_python({"kind": "repositories", "path": "changes.jsonl", "unit": unit, "most": 2})
+    names = [name.partition("#") for name in ids(paths, source)]
+    assert {languages[name] for name, _, _ in names} == {"java", "python"}
+    assert [mark for _, mark, _ in names] == [suffix] * 2
 
 
 def test_where_nothing_fits_it_is_an_error(paths: Paths) -> None:
