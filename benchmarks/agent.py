@@ -45,7 +45,7 @@ from typing import Any
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.migration_arms import ParsedSandbox, run_generalize, time_limit
-from benchmarks.migration_measure import Commit, counts_of, read_commits
+from benchmarks.migration_measure import Commit, counts_of, read_commits, score_of
 from benchmarks.migrations import DATA, HELD_OUT, summarize
 from graftline.agent.edits import PlaceEdit, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
@@ -59,7 +59,7 @@ from graftline.codemod.change_places import Shown, language_of
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.induce import induce
-from graftline.codemod.place_score import compare_texts as compare_lines_of
+from graftline.codemod.place_score import compare_texts
 from graftline.core.errors import BoundaryError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
@@ -68,6 +68,7 @@ from graftline.datasets.synthetic.candidates import parts_of
 from graftline.evals.canitedit import read_problems
 from graftline.evals.cases import find_shown_block
 from graftline.evals.change_solvers import describe_single_place, replace_words
+from graftline.evals.place_metrics import is_enough, precision_of, recall_of
 from graftline.harbor.coverage import interval_of
 from graftline.llm.questions import seed_of
 from graftline.rollouts.state.state import State
@@ -88,7 +89,8 @@ _MAX_PLACES_OF_COMMIT, _MAX_PROBLEM_LINES = 3, 40
 _COMMON = frozenset(
     re.findall(
         r"\w+",
-        "a an add all and by call calls change fix for from if in instead into is make of on or over remove replace test tests the to use where with",
+        "a an add all and by call calls change fix for from if in instead into is make of on or over remove replace test"
+        " tests the to use where with",
     )
 )
 """Words that say nothing of a change."""
@@ -228,7 +230,7 @@ class CommitPlace:
     def is_named(self) -> bool:
         """Whether the subject has a word of a line that goes or comes; a part of a name is one, too."""
         old, new = self.place.before.split("\n"), self.place.after.split("\n")
-        changes = compare_lines_of(self.place.before, self.place.after) or ()
+        changes = compare_texts(self.place.before, self.place.after) or ()
         lines = chain.from_iterable((*old[c.start : c.end], *new[c.new_start : c.new_end]) for c in changes)
         return not (_parts_of(clean_message(self.commit.subject)) - _COMMON).isdisjoint(_parts_of("\n".join(lines)))
 
@@ -348,12 +350,6 @@ PLACE_ARMS: Mapping[str, Shows] = {
 """What is shown of a place."""
 
 
-def is_precise_row(row: Mapping[str, Any]) -> bool:
-    """Return whether at least nine of ten changes of a run are those of the commit."""
-    changes = row["made"] + row["false"]
-    return bool(changes) and row["good"] >= 0.9 * changes
-
-
 def read_rows(journal: Path) -> list[dict[str, Any]]:
     """Return the rows of a journal, those that were cut off left out."""
     journal.parent.mkdir(parents=True, exist_ok=True)
@@ -362,6 +358,15 @@ def read_rows(journal: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             rows.append(json.loads(line))
     return rows
+
+
+def _read_shard(text: str) -> slice:
+    """Return which items a shard has."""
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    number, count = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= number <= count:
+        raise argparse.ArgumentTypeError(f"{text!r} is no shard; expected N/M with N from 1 to M, such as 2/4")
+    return slice(number - 1, None, count)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -383,7 +388,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=Path,
         help="rows that are there are not measured again; in --answers by default, one of each setting",
     )
-    parser.add_argument("--shard", default="1/1", help="N/M: of M runs side by side, the N-th")
+    parser.add_argument("--shard", type=_read_shard, default="1/1", help="N/M: of M runs side by side, the N-th")
     options = parser.parse_args(arguments)
     commits = [commit for commit in read_commits(options.data) if commit.repository not in HELD_OUT]
     commits.sort(key=lambda commit: sha256_text(commit.id))
@@ -404,9 +409,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = f"{options.part}-{options.fleet}-{options.attempts}-{options.questions}"
     journal = options.journal or options.answers / f"{settings}.jsonl"
     rows = read_rows(journal)
-    number, count = map(int, options.shard.split("/"))
     try:
-        for item in items[number - 1 :: count]:
+        for item in items[options.shard]:
             for arm in arms:
                 if (item.id, arm) not in {(row["item"], row["arm"]) for row in rows}:
                     rows.append(measure(item, arm, model, options))
@@ -425,7 +429,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures[arm] = summarize_problems(own)
         else:
             walls = {"tokens": sum(row["tokens"] for row in own), "wall_s": round(sum(row["wall_s"] for row in own))}
-            precise = [(row["hit"] / row["gold"] if row["gold"] else 0.0) * is_precise_row(row) for row in own]
+            scores = [score_of(row) for row in own]
+            precise = [(recall_of(score) or 0.0) * is_enough(precision_of(score)) for score in scores]
             figures[arm] = {**(summarize(own) if own else {}), **walls, "recall_at_p90_interval": interval_of(precise)}
     if {"edit", "write-rule"} <= set(arms):
         sides = [{row["item"]: row["right"] for row in rows if row["arm"] == arm} for arm in ("edit", "write-rule")]

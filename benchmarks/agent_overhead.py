@@ -9,7 +9,6 @@ Peer: `graftline follow` with the same edit made by hand, without questions.
     python -m benchmarks.agent_overhead [--files 500,5000]
 """
 
-import argparse
 import json
 import os
 import re
@@ -20,12 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.commands import watched
-from benchmarks.follow_speed import EDITS, Edit, git, interrupt, list_installed, make_repository, read_cpu_s, show
-from benchmarks.machine import machine
+from benchmarks.follow_speed import EDITS, Edit, interrupt, read_cpu_s, report, show
 
 _INSTRUCTIONS = {
     "getLogger": "Get loggers with logging.get_logger where logging.getLogger is called",
@@ -80,23 +77,27 @@ def serve(edit: Edit) -> Iterator[str]:
         server.server_close()
 
 
-def measure(folder: Path, name: str, parts: Path) -> dict[str, Any]:
-    """Return what refactoring by an instruction took."""
+def measure(folder: Path, name: str, parts: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what refactoring by an instruction took, and what `graftline follow` took after the edit was made by hand."""
     with serve(EDITS[name]) as url:
-        (parts / "configs" / "manifests").mkdir(parents=True, exist_ok=True)
+        (parts / "configs" / "manifests").mkdir(parents=True)
         actors = f"[{{name: a, url: '{url}'}}]"
         fleets = f"fleets: {{near: {{engine: vllm, model: model, actors: {actors}}}}}\n"
         (parts / "configs" / "vllm_actors.yaml").write_text(fleets)
         command = [sysconfig.get_path("scripts") + "/graftline", "--root", str(parts), "refactor", _INSTRUCTIONS[name]]
         command += [str(folder), "--model", "near", "--json"]
         before, start = read_cpu_s(), time.monotonic()
-        report, memory_mb = watched(command)
+        proposal, memory_mb = watched(command)
         wall, cpu = time.monotonic() - start, read_cpu_s() - before
         figures = {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "memory_mb": memory_mb}
-        figures |= {"load": round(os.getloadavg()[0], 1), "places": sum(group["places"] for group in report["groups"])}
-        figures |= {"outcome": report["outcome"], "questions": report["model"]["questions"]}
+        figures |= {
+            "load": round(os.getloadavg()[0], 1),
+            "places": sum(group["places"] for group in proposal["groups"]),
+        }
+        figures |= {"outcome": proposal["outcome"], "questions": proposal["model"]["questions"]}
         figures["interrupt_s"] = round(max(interrupt(command, wall * moment) for moment in _MOMENTS), 2)
-    return figures
+    show(folder, EDITS[name])
+    return figures, follow(folder, parts)
 
 
 def follow(folder: Path, parts: Path) -> dict[str, Any]:
@@ -109,24 +110,7 @@ def follow(folder: Path, parts: Path) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_overhead", description=__doc__)
-    parser.add_argument("--files", default="500,5000", help="sizes of the repository")
-    parser.add_argument("--edits", default=",".join(_INSTRUCTIONS))
-    options = parser.parse_args(arguments)
-    figures: dict[str, Any] = {}
-    peers: dict[str, Any] = {}
-    for count in map(int, options.files.split(",")):
-        with TemporaryDirectory() as name:
-            folder, parts = Path(name) / "repository", Path(name)
-            folder.mkdir()
-            make_repository(list_installed(count), folder)
-            for edit in options.edits.split(","):
-                key = f"{count} files, {edit}"
-                figures[key] = measure(folder, edit, parts / edit)
-                show(folder, EDITS[edit])
-                peers[key] = follow(folder, parts)
-                git(folder, "checkout", "--quiet", ".")
-    print(json.dumps({"name": "agent_overhead", "figures": figures, "peers": peers, "machine": machine()}))
+    report("agent_overhead", __doc__, "500,5000", _INSTRUCTIONS, measure, arguments)
 
 
 if __name__ == "__main__":

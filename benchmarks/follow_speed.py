@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -89,19 +89,18 @@ def show(folder: Path, edit: Edit) -> None:
     Path(name).write_text(re.sub(edit.pattern, edit.replacement, text, count=1))
 
 
-def measure(folder: Path, edit: Edit, parts: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what following `edit` took, and what the peers took."""
-    git(folder, "checkout", "--quiet", ".")
+def measure(folder: Path, name: str, parts: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what following an edit took, and what the peers took."""
+    edit = EDITS[name]
     show(folder, edit)
     rules = parts / "rules.yml"
-    rules.unlink(missing_ok=True)
     command = [sysconfig.get_path("scripts") + "/graftline", "follow", str(folder), "--questions", "0", "--json"]
     command += ["--review", str(parts / "page.html"), "--output", str(rules)]
     before, start = read_cpu_s(), time.monotonic()
-    report, memory_mb = watched(command)
+    proposal, memory_mb = watched(command)
     wall = time.monotonic() - start
     figures = {"wall_s": round(wall, 2), "cpu_s": round(read_cpu_s() - before, 2), "memory_mb": memory_mb}
-    figures |= {"load": round(os.getloadavg()[0], 1), "places": sum(group["places"] for group in report["groups"])}
+    figures |= {"load": round(os.getloadavg()[0], 1), "places": sum(group["places"] for group in proposal["groups"])}
     figures["interrupt_s"] = round(max(interrupt(command, wall * moment) for moment in _MOMENTS), 2)
     scan = [executable(), "scan", "--rule", str(rules), "--json=stream", str(folder)]
     peers = {"ast-grep scan": time_program(scan) if rules.exists() else None}
@@ -135,23 +134,37 @@ def interrupt(command: Sequence[str], after_s: float) -> float:
     return time.monotonic() - start
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.follow_speed", description=__doc__)
-    parser.add_argument("--files", default="2000,20000", help="sizes of the repository")
-    parser.add_argument("--edits", default=",".join(EDITS))
+def report(
+    name: str,
+    about: str | None,
+    sizes: str,
+    edits: Iterable[str],
+    measure: Callable[[Path, str, Path], tuple[dict[str, Any], dict[str, Any]]],
+    arguments: Sequence[str] | None,
+) -> None:
+    """Print one line of JSON: what `measure` returns for each edit in a repository of each size, and for its peers."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
+    parser.add_argument("--files", default=sizes, help="sizes of the repository")
+    parser.add_argument("--edits", default=",".join(edits))
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
     peers: dict[str, Any] = {}
     for count in map(int, options.files.split(",")):
-        with TemporaryDirectory() as name:
-            folder, parts = Path(name) / "repository", Path(name)
+        with TemporaryDirectory() as temporary:
+            folder = Path(temporary) / "repository"
             folder.mkdir()
             make_repository(list_installed(count), folder)
             for edit in options.edits.split(","):
-                key = f"{count} files, {edit}"
-                figures[key], peers[key] = measure(folder, EDITS[edit], parts)
-    print(json.dumps({"name": "follow_speed", "figures": figures, "peers": peers, "machine": machine()}))
+                parts, key = Path(temporary) / edit, f"{count} files, {edit}"
+                parts.mkdir()
+                figures[key], peers[key] = measure(folder, edit, parts)
+                git(folder, "checkout", "--quiet", ".")
+    print(json.dumps({"name": name, "figures": figures, "peers": peers, "machine": machine()}))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print one line of JSON."""
+    report("follow_speed", __doc__, "2000,20000", EDITS, measure, arguments)
 
 
 if __name__ == "__main__":

@@ -53,3 +53,10 @@ def test_single_places_are_right_or_not(arguments: list[str], capsys: pytest.Cap
         agent.PLACE_ARMS, (2, 2)
     )
     assert figures["edit"]["agree_4"] == {"places": 2, "right": 2}
+
+
+@pytest.mark.parametrize("shard", ["x", "1", "0/2", "3/2", "1/0"])
+def test_a_shard_is_one_of_so_many(arguments: list[str], shard: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*arguments, "--shard", shard])
+    assert f"{shard!r} is no shard; expected N/M" in capsys.readouterr().err
