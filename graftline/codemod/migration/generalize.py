@@ -6,7 +6,7 @@
     4  the others are run over the repository; those that change the same places are one choice     (`migration.places`)
     5  which choice is meant is told by what speaks for each, and by answers about places       (`migration.selection`)
     6  the choice is applied, to the units as well; then again, until the units are as they were shown
-    7  changed statements are laid out as the repository's are, and imports follow  (`migration.layout`, `migration.imports`)
+    7  changed statements are laid out as the repository's are  (`migration.layout`), and imports follow (`migration.import_edits`)
 
 Everything happens in memory, on a mapping of paths to texts; nothing is written. The rules are plain ast-grep rules.
 """
@@ -22,7 +22,8 @@ from graftline.codemod.diff import Site
 from graftline.codemod.migration.aliases import Alias, Imported, find_aliases, follow_aliases
 from graftline.codemod.migration.annotations import quote_annotations
 from graftline.codemod.migration.evidence import weigh_evidence
-from graftline.codemod.migration.imports import NameChanges, Source, Sources, compare_names, follow_imports, is_defined
+from graftline.codemod.migration.import_edits import follow_imports
+from graftline.codemod.migration.imports import NameChanges, Source, Sources, compare_names, is_defined
 from graftline.codemod.migration.layout import lay_out, realign, styles_of
 from graftline.codemod.migration.option import KEYWORD_WORDS, Option, Rule
 from graftline.codemod.migration.options import generate_options

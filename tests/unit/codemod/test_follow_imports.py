@@ -2,7 +2,8 @@
 
 import pytest
 
-from graftline.codemod.migration.imports import Source, Sources, compare_names, follow_imports
+from graftline.codemod.migration.import_edits import follow_imports
+from graftline.codemod.migration.imports import Source, Sources, compare_names
 
 _TIMEZONE = {"timezone": Source("datetime", "timezone")}
 _LOCALE = {"Locale": Source("java.util", "Locale")}
