@@ -55,7 +55,7 @@ from graftline.agent.single_places import Shows, SinglePlace, list_single_places
 from graftline.agent.texts import propose_change, texts_of
 from graftline.astgrep.action import Action
 from graftline.codemod.canonical import words_of
-from graftline.codemod.change_places import Shown, language_of
+from graftline.codemod.change_places import ShownPlace
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.induce import induce
@@ -80,6 +80,7 @@ from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.actions import WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import ensure_decided
 from graftline.sandbox.jail.open import JailConfig
+from graftline.sandbox.runner import language_of
 
 ANSWERS = CHECKOUT / "data" / "benchmarks" / "agent"
 _CPU_S = 240
@@ -105,7 +106,7 @@ class RuleTask:
 
 
 def run_agent(
-    commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
+    commit: Commit, shown: Sequence[ShownPlace], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts that the agent changes; `shown` leads where there is one."""
     settings = Settings(attempts=options.attempts, questions=options.questions)
@@ -135,7 +136,7 @@ def apply_action(action: Action, texts: Mapping[str, str], language: Any, sandbo
 
 
 def run_rule(
-    commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
+    commit: Commit, shown: Sequence[ShownPlace], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts that the rule which the model writes for the likeliest place changes."""
     texts = commit.texts()
@@ -149,14 +150,14 @@ def run_rule(
 
 
 def run_sed(
-    commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
+    commit: Commit, shown: Sequence[ShownPlace], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return the texts in which the words of the subject that go are those that come."""
     return replace_words(commit.subject, commit.texts())
 
 
 def run_gold(
-    commit: Commit, shown: Sequence[Shown], model: AgentModel, options: argparse.Namespace
+    commit: Commit, shown: Sequence[ShownPlace], model: AgentModel, options: argparse.Namespace
 ) -> Mapping[str, str]:
     """Return what the rules of one place of the commit change."""
     return run_generalize(commit, shown, ParsedSandbox(), "nobody")

@@ -21,7 +21,7 @@ from graftline.agent.questions import answer_with_model, list_examples
 from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, is_safe
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
-from graftline.codemod.change_places import Shown, language_of
+from graftline.codemod.change_places import ShownPlace
 from graftline.codemod.learn import learn_rules
 from graftline.codemod.migration.generalize import Ask, Question
 from graftline.codemod.migration.units import Demonstration
@@ -31,6 +31,7 @@ from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
 from graftline.evals.change_solvers import follow_shown
 from graftline.sandbox.base import Isolation, Match, Sandbox, SandboxResult, Verdict, replace_matches
+from graftline.sandbox.runner import language_of
 
 SECONDS = 60
 """Of a processor, for one run; one that takes longer changes nothing."""
@@ -83,7 +84,7 @@ class ParsedSandbox(Sandbox):
         return replace_matches(parsed.text, matches, _NONE)
 
 
-def run_learn(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+def run_learn(commit: Commit, shown: Sequence[ShownPlace], sandbox: Sandbox) -> Produced:
     """Return the texts that the rules of `graftline learn` change."""
     pairs = []
     for place in shown:
@@ -104,7 +105,7 @@ def run_learn(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produ
     return {rewritten.file.path.as_posix(): rewritten.text for rewritten in produced if not rewritten.fault}
 
 
-def run_sed(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+def run_sed(commit: Commit, shown: Sequence[ShownPlace], sandbox: Sandbox) -> Produced:
     """Return the texts in which the replaced tokens are replaced everywhere."""
     texts = commit.texts(())
     for old, new in dict.fromkeys(pair for place in shown for pair in replaced_tokens(place)):
@@ -115,7 +116,7 @@ def run_sed(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produce
     return texts
 
 
-def run_template(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+def run_template(commit: Commit, shown: Sequence[ShownPlace], sandbox: Sandbox) -> Produced:
     """Return the texts in which templates with holes, made of the demonstrations, are rewritten everywhere."""
     texts = commit.texts(())
     made = (template for place in shown for template in make_templates(place.hunk.before, place.hunk.after))
@@ -127,13 +128,13 @@ def run_template(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Pr
     return texts
 
 
-def run_release(commit: Commit, shown: Sequence[Shown], sandbox: Sandbox) -> Produced:
+def run_release(commit: Commit, shown: Sequence[ShownPlace], sandbox: Sandbox) -> Produced:
     """Return the texts that version 0.1.0 changes."""
     edits = [(Path(place.path).suffix, place.hunk.before, place.hunk.after) for place in shown]
     return release_0_1_0.follow(edits, commit.texts(()))
 
 
-def replaced_tokens(place: Shown) -> Iterator[tuple[str, str]]:
+def replaced_tokens(place: ShownPlace) -> Iterator[tuple[str, str]]:
     """Yield what a person would give to `sed`: replaced runs of tokens; what is put in goes with the word before it."""
     old, new = _TOKENS.findall(place.hunk.before), _TOKENS.findall(place.hunk.after)
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -155,7 +156,7 @@ def served_model() -> AgentModel:
 
 
 def run_generalize(
-    commit: Commit, shown: Sequence[Shown], sandbox: Sandbox, by: Literal["nobody", "commit", "model"]
+    commit: Commit, shown: Sequence[ShownPlace], sandbox: Sandbox, by: Literal["nobody", "commit", "model"]
 ) -> Produced:
     """Return the texts that the rules of `generalize` change, where questions are answered so."""
 
@@ -170,12 +171,12 @@ def run_generalize(
     return follow_shown(commit, commit.subject, shown, sandbox, ask=ask, max_questions=MAX_QUESTIONS)
 
 
-def before_of(commit: Commit, place: Shown) -> str:
+def before_of(commit: Commit, place: ShownPlace) -> str:
     """Return the text before of the file of a place."""
     return next(file.before for file in commit.files if file.path == place.path)
 
 
-ARMS: Mapping[str, Callable[[Commit, Sequence[Shown], Sandbox], Produced]] = {
+ARMS: Mapping[str, Callable[[Commit, Sequence[ShownPlace], Sandbox], Produced]] = {
     "generalize": partial(run_generalize, by="nobody"),
     "generalize-asks": partial(run_generalize, by="commit"),
     "generalize-model": partial(run_generalize, by="model"),
@@ -233,7 +234,7 @@ def measure_commit(task: Task) -> list[dict[str, Any]]:
     return rows
 
 
-def measure_run(commit: Commit, arm: str, shown: Sequence[Shown], sandbox: Sandbox) -> dict[str, Any]:
+def measure_run(commit: Commit, arm: str, shown: Sequence[ShownPlace], sandbox: Sandbox) -> dict[str, Any]:
     """Return the counts of one run."""
     began, cause = time.process_time(), ""
     produced: Produced = {}

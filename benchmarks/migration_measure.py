@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from graftline.astgrep.binding import is_safe
-from graftline.codemod.change_places import Change
+from graftline.codemod.change_places import MultiFileChange
 from graftline.codemod.diff import common_length
 from graftline.codemod.place_score import PlaceScore, compare_lines
 from graftline.core.errors import DataError
@@ -22,7 +22,7 @@ COMMITS = Path("migrations_dev.jsonl.xz")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
-class Commit(Change):
+class Commit(MultiFileChange):
     """A mechanical commit, and files that it left alone."""
 
     def __init__(self, row: Mapping[str, object]) -> None:

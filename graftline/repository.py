@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.astgrep.binding import Language
+from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.follow import FollowedEdit, follow_edit, rewrite_accepted
 from graftline.codemod.git_command import run_git
 from graftline.codemod.history import FileChange, list_ignored_by_git, read_commit, read_working_tree
@@ -34,7 +34,6 @@ from graftline.datasets.language import language_of_path
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox
 
-LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "tsx", "java")
 """Those of the rules."""
 _ADDRESS = re.compile(r"(?:[\w+.-]+://)?(?:[^/]*@)?([^/:@]+)(?::\d+/|[:/])/*(.+)")
 """Of a repository somewhere else: its host and its path."""

@@ -1,7 +1,6 @@
 """The engine's questions about places (`codemod.migration.generalize`), answered by a language model that has the instruction."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
 
 from graftline.agent.model import AgentModel, read_probability
 from graftline.codemod.hunks import split_into_hunks
@@ -9,7 +8,7 @@ from graftline.codemod.migration.generalize import Ask, Question
 from graftline.codemod.migration.units import Demonstration
 from graftline.core.text_diff import summarize_change
 from graftline.llm.base import ChatRequest, Message
-from graftline.sandbox.runner import LANGUAGE_OF
+from graftline.sandbox.runner import language_of
 
 _SYSTEM = (
     "You review a code change place by place. You are told what the change is for, how it was made at one place, and how it"
@@ -41,7 +40,7 @@ def list_examples(demonstrations: Iterable[Demonstration]) -> list[tuple[str, st
     """Return the small edits that demonstrations are made of, each as code before and after."""
     examples = []
     for shown in demonstrations:
-        language = LANGUAGE_OF.get(PurePosixPath(shown.path).suffix.lower())
+        language = language_of(shown.path)
         if language is not None:
             hunks = split_into_hunks(shown.before, shown.after, language)
             examples += [(hunk.before, hunk.after) for hunk in hunks]

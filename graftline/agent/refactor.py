@@ -24,7 +24,7 @@ from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_pl
 from graftline.agent.proposal import Outcome, Proposal, Settings
 from graftline.agent.run import Run, learn_edit
 from graftline.agent.trials import Trial, accept_trial, try_place
-from graftline.astgrep.binding import Language
+from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.canonical import words_of
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
@@ -32,7 +32,7 @@ from graftline.codemod.migration.places import apply_rules, parses
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
-from graftline.repository import LANGUAGES, find_files, find_kept, open_search
+from graftline.repository import find_files, find_kept, open_search
 from graftline.rollouts.state.state import StateUpdate
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail.open import JailConfig

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from graftline.agent.places import MAX_BLOCK_LINES, Block
-from graftline.codemod.change_places import Change
+from graftline.codemod.change_places import MultiFileChange
 from graftline.codemod.equality import Level, compare_texts, normalize_whitespace
 from graftline.codemod.place_score import compare_texts as compare_lines_of
 from graftline.core.errors import DataError
@@ -64,7 +64,7 @@ class SinglePlace:
             return Level.NONE
 
 
-def list_single_places(change: Change) -> list[SinglePlace]:
+def list_single_places(change: MultiFileChange) -> list[SinglePlace]:
     """Return places of a change, of as many files as it has, in an order that depends on the change alone."""
     places = change.show(0, _MAX_DRAWN)
     singles = []

@@ -7,17 +7,18 @@ from graftline.agent.model import AgentModel
 from graftline.agent.proposal import Proposal, Settings
 from graftline.agent.refactor import refactor_files
 from graftline.astgrep.action import Action
-from graftline.codemod.change_places import Change, Shown, language_of
+from graftline.codemod.change_places import MultiFileChange, ShownPlace
 from graftline.codemod.source_files import SourceFile
 from graftline.sandbox.base import Sandbox
+from graftline.sandbox.runner import language_of
 
 _FOLDER = Path("/repository")
 
 
 def propose_change(
-    change: Change,
+    change: MultiFileChange,
     instruction: str,
-    shown: Sequence[Shown],
+    shown: Sequence[ShownPlace],
     model: AgentModel | None,
     sandbox: Sandbox,
     settings: Settings,

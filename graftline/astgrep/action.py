@@ -71,6 +71,11 @@ Action = Annotated[Annotated[PatternAction, Tag("pattern")] | Annotated[RuleActi
 ACTION: TypeAdapter[PatternAction | RuleAction] = TypeAdapter(Action)
 
 
+def template_of(fix: Any) -> str:
+    """Return the text that the `fix` of a rule writes, with the names of its variables."""
+    return fix if isinstance(fix, str) else str(fix.get("template", ""))
+
+
 def rule_of(action: PatternAction | RuleAction) -> dict[str, Any]:
     """Return the ast-grep rule object that `action` means: `rule`, `fix` and whatever else it has.
 

@@ -20,7 +20,9 @@ from graftline.astgrep.action import Action, rule_of
 from graftline.core.errors import ConfigError, DataError
 
 Language = Literal["python", "javascript", "typescript", "tsx", "java"]
-LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "tsx", "java")
+JAVASCRIPT: tuple[Language, ...] = ("javascript", "typescript", "tsx")
+"""JavaScript, and what adds types or elements to it."""
+LANGUAGES: tuple[Language, ...] = ("python", *JAVASCRIPT, "java")
 
 MAX_SOURCE_CHARACTERS = 512 * 1024
 MAX_LINE_CHARACTERS = 10_000

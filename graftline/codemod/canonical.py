@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
-from graftline.astgrep.action import ACTION, PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import ACTION, PatternAction, RuleAction, rule_of, template_of
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.grammar import CONTEXTS
@@ -86,7 +86,7 @@ def list_replaced_words(action: PatternAction | RuleAction, language: Language) 
 def list_written_words(action: PatternAction | RuleAction) -> frozenset[str]:
     """Return words that stand in every text that `action` wrote; none where it may write parts of words."""
     rule = rule_of(action)
-    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    fix = template_of(rule["fix"])
     pieces = VARIABLE.split(f" {fix} ")
     is_whole = not any(before[-1:].isalnum() or after[:1].isalnum() for before, after in pairwise(pieces))
     return words_of(" ".join(pieces)) if is_whole and not rule.get("transform") else frozenset()

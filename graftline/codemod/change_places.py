@@ -9,12 +9,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import PurePosixPath
 
-from graftline.astgrep.binding import Language, is_safe
+from graftline.astgrep.binding import is_safe
 from graftline.codemod.hunks import Hunk, split_into_hunks
 from graftline.codemod.place_score import LineChange, PlaceScore, compare_texts, score_places
-from graftline.sandbox.runner import LANGUAGE_OF
+from graftline.sandbox.runner import language_of
 
 _CLASS = "class Example {\n"
 # attempts by several solvers come to the same texts; a server that grades all day keeps the last ones alone
@@ -22,7 +21,7 @@ _compare = lru_cache(maxsize=256)(compare_texts)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownPlace:
     """A place of a change that is shown."""
 
     path: str
@@ -47,14 +46,14 @@ class ChangedText:
         return compare_texts(self.before, self.after) or ()
 
     @cached_property
-    def places(self) -> list[Shown]:
+    def places(self) -> list[ShownPlace]:
         """What may be shown."""
         if self.language is None or not (is_safe(self.before) and is_safe(self.after)):
             return []
         hunks = split_into_hunks(self.before, self.after, self.language)
         return [place for hunk in hunks if (place := self._show(hunk)) is not None]
 
-    def _show(self, hunk: Hunk) -> Shown | None:
+    def _show(self, hunk: Hunk) -> ShownPlace | None:
         lines, new_lines = self.before.split("\n"), self.after.split("\n")
         sides = [side.removeprefix(_CLASS) for side in (hunk.before, hunk.after)]
         wrapper = int(sides[0] != hunk.before)
@@ -66,11 +65,11 @@ class ChangedText:
         for new_start in (start + shift, start + shift - inserted):
             image = new_lines[new_start : new_start + count]
             if [line.strip() for line in image] == target:
-                return Shown(self.path, hunk, start, end, "\n".join([*lines[:start], *image, *lines[end:]]))
+                return ShownPlace(self.path, hunk, start, end, "\n".join([*lines[:start], *image, *lines[end:]]))
         return None
 
 
-class Change:
+class MultiFileChange:
     """A change of files, and files that it leaves alone; `key` is what its places are drawn by."""
 
     def __init__(self, files: Sequence[tuple[str, str, str]], untouched: Mapping[str, str], key: str) -> None:
@@ -79,13 +78,13 @@ class Change:
         self.untouched, self._key = dict(untouched), key
         self.by_path = {file.path: file for file in self.files}
 
-    def show(self, seed: int, count: int) -> list[Shown]:
+    def show(self, seed: int, count: int) -> list[ShownPlace]:
         """Return `count` random places, of as many files as there are."""
         chance = random.Random(f"{self._key}:{seed}")
         files = self.files[:]
         chance.shuffle(files)
-        places: list[Shown] = []
-        further: list[Shown] = []
+        places: list[ShownPlace] = []
+        further: list[ShownPlace] = []
         for file in files:
             own = file.places[:]
             chance.shuffle(own)
@@ -96,7 +95,7 @@ class Change:
         chance.shuffle(further)
         return (places + further)[:count]
 
-    def texts(self, shown: Sequence[Shown] = ()) -> dict[str, str]:
+    def texts(self, shown: Sequence[ShownPlace] = ()) -> dict[str, str]:
         """Return all files as they are when the places are edited and nothing else."""
         texts = {file.path: file.before for file in self.files} | self.untouched
         for path in {place.path for place in shown}:
@@ -109,15 +108,10 @@ class Change:
             texts[path] = "\n".join(lines)
         return texts
 
-    def score(self, produced: Mapping[str, str], shown: Sequence[Shown] = ()) -> PlaceScore:
+    def score(self, produced: Mapping[str, str], shown: Sequence[ShownPlace] = ()) -> PlaceScore:
         """Return what the texts in `produced` (others stay as they were) are worth at the places that were not shown."""
         ranges = defaultdict(list)
         for place in shown:
             ranges[place.path].append((place.start, place.end))
         changed = {file.path: (file.before, file.after) for file in self.files}
         return score_places(changed, self.untouched, produced, ranges, _compare)
-
-
-def language_of(path: str) -> Language | None:
-    """Return the language that the end of a path says."""
-    return LANGUAGE_OF.get(PurePosixPath(path).suffix)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of, template_of
 
 _VARIABLE = re.compile(r"\${1,3}[A-Z_][A-Z0-9_]*")
 _NAME = re.compile(r"\$*")
@@ -31,7 +31,7 @@ def summarize(action: PatternAction | RuleAction) -> str:
     """Return one line that says what `action` does."""
     rule = rule_of(action)
     subject = _what(rule["rule"])
-    fix = _template(rule["fix"])
+    fix = template_of(rule["fix"])
     if not fix.strip():
         return f"Remove {subject}"
     if isinstance(rule["fix"], Mapping) and fix == "$A" and rule["fix"].get("expandEnd"):
@@ -156,7 +156,7 @@ def _variables(rule: Mapping[str, Any]) -> Iterator[str]:
         many = "any number of nodes, none included" if name.startswith("$$$") else "any one node"
         if bare.startswith("_"):
             many += ", not kept"
-        elif name not in _template(rule["fix"]) and not _is_used(bare, transforms):
+        elif name not in template_of(rule["fix"]) and not _is_used(bare, transforms):
             many += ", left out of what is written"
         yield f"  `{name}`: {many}"
         if bare in constraints:
@@ -189,7 +189,7 @@ def _describe_transform(transform: Any) -> str:
 
 
 def _describe_fix(fix: Any) -> Iterator[str]:
-    template = _template(fix)
+    template = template_of(fix)
     if template:
         yield from _block("Writes", template)
     else:
@@ -198,10 +198,6 @@ def _describe_fix(fix: Any) -> Iterator[str]:
         if isinstance(fix, Mapping) and fix.get(key):
             yield f"Takes with it, {subject} the match,"
             yield from _indent(_matcher(fix[key]))
-
-
-def _template(fix: Any) -> str:
-    return fix if isinstance(fix, str) else str(fix.get("template", ""))
 
 
 def _block(head: str, text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
-from graftline.codemod.change_places import Shown
+from graftline.codemod.change_places import ShownPlace
 from graftline.codemod.equality import Level
 from graftline.codemod.place_score import PlaceScore
 from graftline.evals.cases import Case
@@ -66,7 +66,7 @@ class Produced:
     question: Question
     texts: Mapping[str, str]
     """By path; files that are not in it stay as they were."""
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownPlace, ...] = ()
     """Places of the change that the solver was shown; they do not count."""
     actions: tuple[Action, ...] = ()
     """What makes the texts, where that is rules."""

@@ -22,7 +22,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graftline.agent.places import Block, find_places
 from graftline.agent.single_places import SinglePlace, list_single_places
 from graftline.astgrep.binding import Language
-from graftline.codemod.change_places import language_of
 from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
@@ -31,6 +30,7 @@ from graftline.rollouts.task import Task, invalid_reasons_by_tests
 from graftline.rollouts.task_selection import template_of
 from graftline.rollouts.task_tests import TaskTests
 from graftline.sandbox.base import Sandbox
+from graftline.sandbox.runner import language_of
 
 MOST_BYTES = 64 << 20
 """Of a file, unpacked."""

@@ -16,7 +16,7 @@ from graftline.agent.single_places import Shows, SinglePlace
 from graftline.agent.terms import read_terms
 from graftline.agent.texts import actions_of, propose_change, texts_of
 from graftline.astgrep.action import Action
-from graftline.codemod.change_places import Change, Shown, language_of
+from graftline.codemod.change_places import MultiFileChange, ShownPlace
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.migration.generalize import Ask, generalize
 from graftline.codemod.migration.units import Demonstration
@@ -30,6 +30,7 @@ from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
 from graftline.sandbox.base import Sandbox
+from graftline.sandbox.runner import language_of
 
 NOTHING_TO_SHOW, REFUSED = "nothing_to_show", "refused"
 """Causes of questions that cannot be asked: the change has no place that can be shown, or the agent refuses the instruction."""
@@ -163,9 +164,9 @@ def describe_single_place(place: SinglePlace, shows: Shows) -> str:
 
 
 def follow_shown(
-    change: Change,
+    change: MultiFileChange,
     instruction: str,
-    shown: Sequence[Shown],
+    shown: Sequence[ShownPlace],
     sandbox: Sandbox,
     texts: Mapping[str, str] | None = None,
     ask: Ask | None = None,

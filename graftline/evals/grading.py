@@ -9,7 +9,7 @@ from typing import Any
 from graftline.agent.edits import digest_texts, replace_block
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.change_places import Shown
+from graftline.codemod.change_places import ShownPlace
 from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines, normalize_whitespace
 from graftline.core.errors import DataError, SandboxError
 from graftline.core.hashing import sha256_text
@@ -154,7 +154,7 @@ class Grader:
         }
 
     def _grade_texts(
-        self, repository: RepositoryTask, texts: Mapping[str, str], shown: Sequence[Shown] = ()
+        self, repository: RepositoryTask, texts: Mapping[str, str], shown: Sequence[ShownPlace] = ()
     ) -> dict[str, Any]:
         before = repository.change.texts(shown)
         changes = {path: text for path, text in sorted(texts.items()) if text != before[path]}

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from graftline.agent.model import AgentModel, Limits, use_model
 from graftline.agent.proposal import MEANINGS, Settings
 from graftline.agent.refactor import refactor
-from graftline.astgrep.binding import Language
+from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.explain import explain, format_metadata, summarize
 from graftline.codemod.history import History
 from graftline.codemod.learn import REASONS, learn_rules
@@ -49,7 +49,6 @@ from graftline.mcp_server.results import (
     RuleInWords,
 )
 from graftline.repository import (
-    LANGUAGES,
     Rewrite,
     as_examples,
     choose_places,

@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.codemod.change_places import Change, Shown
+from graftline.codemod.change_places import MultiFileChange, ShownPlace
 from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.place_score import PlaceScore, total_reward
 from graftline.core.errors import DataError
@@ -101,10 +101,10 @@ class RepositoryTask(RepositoryChange):
         )
 
     @cached_property
-    def change(self) -> Change:
+    def change(self) -> MultiFileChange:
         """What the files become, and the places of that which can be shown."""
         files = [(file.path, file.before, file.after) for file in self.files]
-        return Change(files, {file.path: file.text for file in self.untouched}, self.commit)
+        return MultiFileChange(files, {file.path: file.text for file in self.untouched}, self.commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def rewrite_all(
 
 
 def grade_texts(
-    task: RepositoryTask, produced: Mapping[str, str], sandbox: Sandbox, shown: Sequence[Shown] = ()
+    task: RepositoryTask, produced: Mapping[str, str], sandbox: Sandbox, shown: Sequence[ShownPlace] = ()
 ) -> RepositoryGrade:
     """Return what the texts of `produced` are worth; tests run in the jail of the sandbox.
 

@@ -83,6 +83,11 @@ class SandboxSettings(Config):
     logs: LogsConfig = LogsConfig()
 
 
+def language_of(path: str) -> Language | None:
+    """Return the language that the end of a path says."""
+    return LANGUAGE_OF.get(PurePosixPath(path).suffix.lower())
+
+
 def load_sandbox_settings(root: Path) -> SandboxSettings:
     """Return what `configs/sandbox.yaml` below `root` says, or the usual settings without that file.
 
@@ -253,7 +258,7 @@ def _requests(
             )
     requests = {}
     for path in only or sorted(files):
-        own_language = LANGUAGE_OF.get(PurePosixPath(path).suffix)
+        own_language = language_of(path)
         if own_language is None or language not in (None, own_language):
             continue
         try:

@@ -3,12 +3,12 @@
 import re
 from functools import lru_cache
 
-from graftline.astgrep.binding import Language, Node, outline_once
+from graftline.astgrep.binding import JAVASCRIPT, Language, Node, outline_once
 from graftline.codemod.canonical import words_of
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Match
 
-_CONSTANT = {"java": "final", **dict.fromkeys(("javascript", "typescript", "tsx"), "const")}
+_CONSTANT = {"java": "final", **dict.fromkeys(JAVASCRIPT, "const")}
 _DECLARED = re.compile(r"([\w$]+)\s*(=[^=]|;|$)")
 _BEFORE = re.compile(r"(?:([\w$]+)\s*\.\s*|(\+\+|--)\s*|(\b(?!return\b|else\b)[\w$]+[>\]?]*\s+))\Z")
 _AFTER = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>>?|\*\*|\?\?|&&|\|\|)?=(?![=>])|\+\+|--)")

@@ -30,11 +30,12 @@ from graftline.codemod.migration.options import generate_options
 from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, has_word, parses
 from graftline.codemod.migration.renamings import drop_qualifiers, read_renaming, rename_everywhere
 from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
-from graftline.codemod.migration.units import Demonstration, Unit, is_import, language_of, read_units
+from graftline.codemod.migration.units import Demonstration, Unit, is_import, read_units
 from graftline.codemod.source_files import VENDORED
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
 from graftline.sandbox.base import Sandbox
+from graftline.sandbox.runner import language_of
 
 _MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
 _INCIDENTAL = 0.7

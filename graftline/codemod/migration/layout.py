@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graftline.astgrep.binding import Language, Node, SgNode, Tree, find_all, outline_once, span_of
+from graftline.astgrep.binding import JAVASCRIPT, Language, Node, SgNode, Tree, find_all, outline_once, span_of
 from graftline.codemod.line_changes import LineRange, list_changed_lines
 from graftline.core.errors import DataError
 
@@ -21,11 +21,11 @@ _SIMPLE: Mapping[Language, frozenset[str]] = {
         "expression_statement", "return_statement", "assert_statement", "throw_statement", "local_variable_declaration",
         "field_declaration",
     )),
-    **dict.fromkeys(("javascript", "typescript", "tsx"), frozenset((
+    **dict.fromkeys(JAVASCRIPT, frozenset((
         "expression_statement", "return_statement", "throw_statement", "lexical_declaration", "variable_declaration",
     ))),
 }  # fmt: skip
-_IMPORTS: Mapping[Language, str] = dict.fromkeys(("javascript", "typescript", "tsx"), "import_statement")
+_IMPORTS: Mapping[Language, str] = dict.fromkeys(JAVASCRIPT, "import_statement")
 """Imports that are broken as statements are; they say nothing of how those are."""
 _HEADS = frozenset(("function_definition", "with_statement", "if_statement", "for_statement", "while_statement"))
 _OPENING, _CLOSING = "([{", ")]}"
@@ -70,7 +70,7 @@ def lay_out(before: str, after: str, style: Style) -> str:
         return after
     for (start, end), text in sorted(edits.items(), reverse=True):
         after = after[:start] + text + after[end:]
-    is_script = style.language in ("javascript", "typescript", "tsx")
+    is_script = style.language in JAVASCRIPT
     return _lay_out_conditions(before, after, style) if is_script and style.breaks else after
 
 
@@ -159,7 +159,7 @@ def infer_style(texts: Iterable[str], language: Language) -> Style | None:
     broken = broken[:_MAX_STATEMENTS]
     indents = [line[: len(line) - len(line.lstrip())] for line in lines if line[:1] in (" ", "\t")]
     indent = "\t" if sum(i.startswith("\t") for i in indents) * 2 > len(indents) else "    "
-    if language in ("javascript", "typescript", "tsx") and indent != "\t":
+    if language in JAVASCRIPT and indent != "\t":
         indent = "  " if sum(len(i) == 2 for i in indents) * 20 > len(indents) else indent
     widths = sorted(_columns(line) for line in lines if not line.lstrip().startswith(("*", "//", "/*", "#")))
     width = next((w for w in _WIDTHS if widths[int(len(widths) * 0.998)] <= w), _WIDTHS[-1])

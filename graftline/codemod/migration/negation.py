@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graftline.astgrep.action import RuleAction, rule_of
-from graftline.astgrep.binding import Language, Node, parse
+from graftline.astgrep.binding import JAVASCRIPT, Language, Node, parse
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.migration.option import Option, common_words
 from graftline.core.errors import DataError
@@ -60,7 +60,7 @@ def _list_forms(pattern: str, fix: str, language: Language) -> Iterator[tuple[st
     left, _, operator = left.rpartition(" ")
     if _LENGTH.search(left):
         own, other = (_IS_EMPTY, _HAS_SOME) if f"{operator} {right}" in _IS_EMPTY else (_HAS_SOME, _IS_EMPTY)
-        is_script = language in ("javascript", "typescript", "tsx")
+        is_script = language in JAVASCRIPT
         if f"{operator} {right}" in own:
             for forms, new in ((own, fix), (other, opposites[1])):
                 usable = [form for form in forms if is_script or form[2] != "="]

@@ -7,7 +7,7 @@ trees. Whether brackets are needed is told by the tree of the new text: what is 
 import re
 from collections.abc import Mapping
 
-from graftline.astgrep.action import rule_of
+from graftline.astgrep.action import rule_of, template_of
 from graftline.astgrep.binding import Language, captures_of, outline_once
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.migration.option import Rule
@@ -34,8 +34,7 @@ class Precedence:
 
     def __init__(self, text: str, action: Rule, language: Language) -> None:
         self._text, self._language, self._rule = text, language, rule_of(action)
-        fix = self._rule["fix"]
-        self._template = fix if isinstance(fix, str) else str(fix.get("template", ""))
+        self._template = template_of(self._rule["fix"])
         self._operators = len(_list_operators(VARIABLE.sub("x", self._template)))
         self._captures: Mapping[int, Mapping[str, tuple[str, str]]] | None = None
 

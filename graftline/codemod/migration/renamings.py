@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from graftline.astgrep.action import RuleAction
-from graftline.astgrep.binding import Language
+from graftline.astgrep.binding import JAVASCRIPT, Language
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.candidates import rust_regex
 from graftline.codemod.canonical import list_required_words
@@ -21,7 +21,7 @@ _NAMES: Mapping[Language, tuple[str, ...]] = {
     "python": ("identifier",),
     "java": ("identifier", "type_identifier"),
     **dict.fromkeys(
-        ("javascript", "typescript", "tsx"),
+        JAVASCRIPT,
         (
             *("identifier", "property_identifier", "shorthand_property_identifier"),
             *("shorthand_property_identifier_pattern", "type_identifier"),
@@ -32,7 +32,7 @@ _TYPELESS = {"javascript": {"type_identifier"}}
 _TEXTS: Mapping[Language, tuple[str, ...]] = {
     "python": ("string_content", "comment"),
     "java": ("string_fragment", "line_comment", "block_comment"),
-    **dict.fromkeys(("javascript", "typescript", "tsx"), ("string_fragment", "comment")),
+    **dict.fromkeys(JAVASCRIPT, ("string_fragment", "comment")),
 }
 _NODE_MODULES = (
     "assert|buffer|child_process|cluster|console|constants|crypto|dgram|diagnostics_channel|dns|domain|events"

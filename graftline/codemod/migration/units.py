@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Literal
 
 from graftline.astgrep.binding import Language, is_safe
@@ -14,7 +13,7 @@ from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.migration.imports import read_imports
 from graftline.codemod.migration.surroundings import find_covering_chain
 from graftline.core.errors import DataError
-from graftline.sandbox.runner import LANGUAGE_OF
+from graftline.sandbox.runner import LANGUAGE_OF, language_of
 
 _IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
     "python": re.compile(r"\s*(import|from\s+[\w.]+\s+import)\b"),
@@ -87,11 +86,6 @@ def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], lis
     counts = Counter(edit for own in edits for edit in own)
     order = sorted(range(len(leading)), key=lambda n: -max((counts[edit] for edit in edits[n]), default=0))
     return [leading[n] for n in order], [u for u, role in zip(units, roles, strict=True) if role == "follower"]
-
-
-def language_of(path: str) -> Language | None:
-    """Return the language that the end of a path says."""
-    return LANGUAGE_OF.get(PurePosixPath(path).suffix.lower())
 
 
 def _split(demonstrations: Iterable[Demonstration]) -> Iterator[Unit]:

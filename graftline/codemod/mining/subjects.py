@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of, template_of
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.codemod.canonical import canonicalize, list_required_words, strip_context, words_of
@@ -123,7 +123,7 @@ def read_edit(action: PatternAction | RuleAction, language: Language) -> Edit:
         texts = [strip_context(str(pattern.get("context")), str(pattern.get("selector")), language)]
     else:
         texts = _list_quoted(rule["rule"])
-    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    fix = template_of(rule["fix"])
     old, new = (Counter(_TOKEN.findall(VARIABLE.sub(" ", text))) for text in (" ".join(texts), fix))
     return Edit(frozenset(old) - {";"}, dict(old - new), dict(new - old))
 
@@ -245,7 +245,7 @@ def is_half(action: PatternAction | RuleAction, language: Language) -> bool:
     """Return whether a rule takes away a definition that others use, or renames a parameter that its function uses."""
     rule = rule_of(action)
     parts = _list_parts(rule["rule"])
-    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    fix = template_of(rule["fix"])
     is_definition = name_removed_kind(action) == "definition" or any(
         _DEFINITION_KIND.search(str(part.get("kind"))) for part in parts
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.astgrep.binding import JAVASCRIPT as JAVASCRIPT
 from graftline.astgrep.binding import Language
 
 Action = PatternAction | RuleAction
@@ -25,7 +26,6 @@ Role = Literal[
 from a module."""
 
 PYTHON: tuple[Language, ...] = ("python",)
-JAVASCRIPT: tuple[Language, ...] = ("javascript", "typescript", "tsx")
 TYPESCRIPT: tuple[Language, ...] = ("typescript", "tsx")
 JAVA: tuple[Language, ...] = ("java",)
 ALL: tuple[Language, ...] = (*PYTHON, *JAVASCRIPT, *JAVA)

@@ -9,7 +9,7 @@ state of many steps is a few hundred tokens of a prompt.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of, template_of
 from graftline.astgrep.binding import Tree
 from graftline.codemod.anti_unify import VARIABLE
 from graftline.rollouts.state.state import State, StateUpdate
@@ -249,7 +249,7 @@ def update_after(
 
 def _tell_done(view: StepView) -> str:
     rule = rule_of(view.action)
-    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    fix = template_of(rule["fix"])
     pattern, lines = shorten(describe_action(view.action), _MAX_MATCHER), name_lines(view.lines)
     if rule.get("transform"):
         return f"rewrote part of {pattern} ({lines})"
