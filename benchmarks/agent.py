@@ -9,8 +9,9 @@ edit; the measure is that of `graftline.codemod.change_places`, every hunk of th
 * `sed`, the peer: the code that the subject says is to go, at word boundaries, becomes the code that it says is to come;
 * `gold`, the ceiling: the rules of one place of the commit as people edited it, nobody asked (`generalize`).
 
-`--part canitedit` has files of CanItEdit, 40 lines at most, with the detailed instruction; `free` are those whose tests pass with what the
-model writes, `rules` those whose tests pass where the rules that are made of it are applied; `--problems` names the folder of its files.
+`--part canitedit` has files of CanItEdit, 40 lines at most, with the detailed instruction; `free` are those whose tests
+pass with what the model writes, `rules` those whose tests pass where the rules that are made of it are applied;
+`--problems` names the folder of its files.
 
 `--part places` has single places of these commits, 25 lines at most; what the model writes is compared with the commit:
 
@@ -19,8 +20,8 @@ model writes, `rules` those whose tests pass where the rules that are made of it
   shown the imports of the file, `edit-example` an edit of the commit elsewhere;
 * `write-rule`: as above, for the text that its rule makes of the block.
 
-A fleet has to be up. Answers of the model are kept in `--answers`, and rows in `--journal`, so that a run which was ended goes on
-where it was; several may run side by side, each with a `--shard`.
+A fleet has to be up. Answers of the model are kept in `--answers`, and rows in `--journal`, so that a run which was ended
+goes on where it was; several may run side by side, each with a `--shard`.
 
     graftline model serve --fleet embedded
     python -m benchmarks.agent --part places [--arms edit,write-rule] [--limit N] [--attempts 4]
@@ -209,7 +210,7 @@ class Problem:
 
 
 def read_problems_of(folder: Path, count: int) -> list[Problem]:
-    """Return at most `count` problems whose files have at most `_MAX_PROBLEM_LINES` lines, with the detailed instruction."""
+    """Return at most `count` problems of at most `_MAX_PROBLEM_LINES` lines, with the detailed instruction."""
     cases = read_problems(folder, "canitedit", "", ("descriptive",))
     tasks = [case.task for case in cases if case.task.before.count("\n") < _MAX_PROBLEM_LINES]
     return [Problem(task) for task in sorted(tasks, key=lambda task: sha256_text(task.id))][:count]

@@ -1,4 +1,4 @@
-"""Real mechanical commits, and the measure of how much of one comes out of a few edits of it (`graftline.codemod.change_places`).
+"""Real mechanical commits, and how much of one comes out of a few edits of it (`graftline.codemod.change_places`).
 
 A hunk is a changed region of lines. It counts as reproduced only if its text is that of the commit. A demonstration is
 the function or statement (at most 60 lines) around a random hunk; demonstrated places are left out of the count. Every
@@ -60,7 +60,7 @@ class Commit(MultiFileChange):
 
 
 def counts_of(score: PlaceScore) -> dict[str, int]:
-    """Return a score as rows of runs have it: hunks of the commit, and hunks of the run outside and inside of untouched files."""
+    """Return a score as rows have it: hunks of the commit, and of the run outside and inside of untouched files."""
     return {
         "gold": score.gold, "hit": score.reproduced, "made": score.edited - score.false, "good": score.right,
         "false": score.false, "untouched": score.untouched,

@@ -1,8 +1,8 @@
 """How much of a real mechanical commit comes out of one or three edits of it, and what else is changed.
 
-The measure is `graftline.codemod.change_places`, its means those of `graftline.evals.place_metrics`; 3 seeds a commit, then the mean over commits. `recall_at_p90` is recall,
-counted as 0 where precision is below 0.9 or nothing is changed; `solved` the share of commits with both of at least
-0.9; `false_per_1000` changes in a thousand untouched files. `per_run` has the first two of single runs.
+The measure is `graftline.codemod.change_places`, its means those of `graftline.evals.place_metrics`; 3 seeds a commit,
+then the mean over commits. `recall_at_p90` is recall, counted as 0 where precision is below 0.9 or nothing is
+changed; `solved` the share of commits with both of at least 0.9; `false_per_1000` changes in a thousand untouched files. `per_run` has the first two of single runs.
 
 * `generalize`: demonstrations, repository and subject, without answers; `generalize-asks` with at most five yes/no
   answers, which the commit gives: yes, if the change shown is a part of what it does there; `generalize-model`, asked for

@@ -202,20 +202,20 @@ def follow(
     """
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))
-    kept_paths = find_kept(files, keep)
-    negatives = {path.relative_to(folder).as_posix(): text for path, text in kept_paths.items()}
-    files = [file for file in files if file.path not in kept_paths]
+    protected = find_protected(files, keep)
+    negatives = {path.relative_to(folder).as_posix(): text for path, text in protected.items()}
+    files = [file for file in files if file.path not in protected]
     followed = follow_edit(changes, files, folder, sandbox, ask, instruction, max_questions, negatives)
     return followed, choose_places(followed.files, followed.rules, describe_skipped(search.skipped), choose)
 
 
-def find_kept(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Path, str]:
+def find_protected(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Path, str]:
     """Return the texts of those of `files`, by their paths, that are one of `keep`, or below one."""
-    resolved = [path.resolve() for path in keep]
-    if not resolved:
-        return {}
+    tops = {path.resolve() for path in keep}
     return {
-        file.path: file.text for file in files if any(file.path.resolve().is_relative_to(path) for path in resolved)
+        file.path: file.text
+        for file in (files if tops else ())
+        if not tops.isdisjoint(((path := file.path.resolve()), *path.parents))
     }
 
 

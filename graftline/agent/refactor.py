@@ -32,7 +32,7 @@ from graftline.codemod.migration.places import apply_rules, parses
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
-from graftline.repository import find_files, find_kept, open_search
+from graftline.repository import find_files, find_protected, open_search
 from graftline.rollouts.state.state import StateUpdate
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail.open import JailConfig
@@ -69,8 +69,8 @@ def refactor(
     settings = settings or Settings()
     files, skipped = read_repository(repository, settings)
     paths = {file.path.relative_to(repository).as_posix(): file for file in files}
-    stays = find_kept(files, keep)
-    kept_paths = frozenset(name for name, file in paths.items() if file.path in stays)
+    protected = find_protected(files, keep)
+    kept_paths = frozenset(name for name, file in paths.items() if file.path in protected)
     checker = Checker(repository, tests, jail or JailConfig()) if tests else None
     try:
         if checker is not None:

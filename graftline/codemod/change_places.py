@@ -1,7 +1,7 @@
 """A change of many files, the places of it that can be shown to somebody, and what an attempt at the others is worth.
 
-A place is the function or statement (at most 60 lines, see `codemod.hunks`) around a changed region of lines. The measure is that of
-`codemod.place_score`; places that were shown are left out of it.
+A place is the function or statement (at most 60 lines, see `codemod.hunks`) around a changed region of lines. The
+measure is that of `codemod.place_score`; places that were shown are left out of it.
 """
 
 import random

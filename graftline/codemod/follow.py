@@ -148,12 +148,12 @@ def _find_rule(before: str, after: str, language: Language, rules: Sequence[File
         for rule in own
         if list_required_words(rule.action, language) <= old and list_written_words(rule.action) <= new
     ]
-    # of rules with the same words, the one whose signs are there
-    signed = [rule for rule in fitting if all(part.strip() in before for part in _list_parts(rule))]
-    return next(iter(signed or fitting or own), None)
+    # of rules with the same words, the one whose code is there
+    exact = [rule for rule in fitting if all(part.strip() in before for part in _split_pattern(rule))]
+    return next(iter(exact or fitting or own), None)
 
 
-def _list_parts(rule: FileRule) -> list[str]:
+def _split_pattern(rule: FileRule) -> list[str]:
     """Return what the pattern of a rule quotes between its variables."""
     pattern = rule_of(rule.action)["rule"].get("pattern")
     return VARIABLE.split(pattern) if isinstance(pattern, str) else []

@@ -57,7 +57,7 @@ _MAX_CANDIDATES = 3_000
 _MAX_EXAMPLES = 3
 _FEW_FILES = 2
 _MAX_FAMILY = 4
-"""Edits of rules that differ in arguments, for each that the commonest of them makes: if there are more, it stands for few of them."""
+"""Edits of rules that differ in arguments alone, for each edit of the commonest: with more, it stands for few of them."""
 _FIRST_PART = 16
 """Candidates that are tried first where time is short."""
 

@@ -49,7 +49,8 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         f"<style>{_STYLE}</style>\n<h1>{pluralize(places, 'place')} in {pluralize(files, 'file')}</h1>\n",
-        "<p>The places of each rule are grouped by what they look like; those that are unlike the others come first, marked as rare. To leave a group or a part of it out, uncheck it: the command at the end of this page says so then.</p>\n",
+        "<p>The places of each rule are grouped by what they look like; those that are unlike the others come first, marked as "
+        "rare. To leave a group or a part of it out, uncheck it: the command at the end of this page says so then.</p>\n",
         *sections,
         f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
         f"<script>{_SCRIPT}</script>\n</html>\n",

@@ -104,9 +104,10 @@ def _is_layout(tokens: Sequence[str]) -> bool:
 
 
 def find_contradictions(edits: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return, as sentences, the names that become one name here and another there; `edits` are file, text before and after.
+    """Return, as sentences, the names that become one name here and another there.
 
-    What strings hold is no name: a module may be called otherwise than what is imported from it.
+    `edits` are file, text before and after. What strings hold is no name: a module may be called otherwise than what is
+    imported from it.
     """
     places: dict[str, dict[str, str]] = defaultdict(dict)
     for path, before, after in edits:

@@ -124,7 +124,7 @@ def _refuse_journals(journals: Path, error: OSError) -> DataError:
 
 @contextmanager
 def _lock(journals: Path) -> Iterator[None]:
-    """Wait until nobody else writes or takes back; whoever is killed lets go."""
+    """Wait until nobody else writes or undoes; a process that is killed gives the lock up."""
     with ExitStack() as stack:
         try:
             journals.mkdir(parents=True, exist_ok=True, mode=0o700)

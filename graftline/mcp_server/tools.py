@@ -232,10 +232,10 @@ def refactor_tree(
 ) -> Planned[RefactoredResult]:  # fmt: skip
     """Return what the files below `path` become if `instruction` is done."""
     pairs = [pair for example in examples for pair in _read_example(call, example, language)]
-    folder, stays = resolve_path(call.root, path), [resolve_path(call.root, name) for name in keep]
+    folder, keep_paths = resolve_path(call.root, path), [resolve_path(call.root, name) for name in keep]
     with open_workers(call.actions) as sandbox, _open_model(call) as model:
         proposal = refactor(
-            instruction, folder, sandbox=sandbox, model=model, examples=pairs, keep=stays, tests=call.agent.tests,
+            instruction, folder, sandbox=sandbox, model=model, examples=pairs, keep=keep_paths, tests=call.agent.tests,
             jail=call.agent.jail, settings=Settings(attempts=attempts), report=call.report,
         )  # fmt: skip
         tokens = model.spent.tokens if model else 0

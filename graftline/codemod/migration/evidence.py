@@ -79,7 +79,7 @@ def weigh_evidence(
     traits: list[Mapping[str, str]] = [
         {
             **traits_of(unit.path, unit.before, place.start, place.end),
-            "module": find_module(unit.file, unit.before, place.start),
+            "module": find_module(unit.file_before, unit.before, place.start),
         }
         for unit, other, numbers in places
         for n in sorted(numbers)
@@ -100,7 +100,7 @@ def _place_of(unit: Unit, site: Site) -> Place | None:
 
 
 def _list_sites_of_call(change: Change, site: Site) -> frozenset[int]:
-    """Return the sites that are one edit with `site`: what a call calls or a type is of, and arguments that come or go."""
+    """Return the sites that are one edit with `site`: the name of a call or of a type, and arguments that come or go."""
     chain = find_covering_chain(change.before, site)
     call = next((node for node in reversed(chain) if node.kind in _CALL), None)
     if call is None:

@@ -95,25 +95,17 @@ def generalize(
     """Return what becomes of `files` if what `demonstrations` show is done everywhere.
 
     `files` are as they are with the edits shown; those in folders of others (`VENDORED`) stay. `instruction` is what
-    somebody says of the change, such as the subject of its commit. `ask` is called at most `max_questions` times. Of rules that make
-    the edit elsewhere, those that leave the texts of `negatives` as they are go before the others.
+    somebody says of the change, such as the subject of its commit. `ask` is called at most `max_questions` times. Of
+    rules that make the edit elsewhere, those that leave the texts of `negatives` as they are go before the others.
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
     units, followers = read_units(demonstrations)
-    languages = {
-        path: language
-        for path in files
-        if (language := language_of(path)) is not None and not VENDORED & set(PurePosixPath(path).parts[:-1])
-    }
-    repository = Repository(dict(files), languages, sandbox)
-    kept_files = dict(negatives or {})
-    kept_languages = {path: language for path in kept_files if (language := language_of(path)) is not None}
-    kept_repository = Repository(kept_files, kept_languages, sandbox)
-    shown_languages = {d.path: language for d in demonstrations if (language := language_of(d.path)) is not None}
-    edited_files = Repository(
-        {d.path: d.before for d in demonstrations if d.path in shown_languages}, shown_languages, sandbox
-    )
+    own_files = {path: text for path, text in files.items() if not VENDORED & set(PurePosixPath(path).parts[:-1])}
+    repository = _make_repository(own_files, sandbox)
+    to_stay = _make_repository(negatives or {}, sandbox)
+    shown_before = {shown.path: shown.before for shown in demonstrations}
+    edited_files = _make_repository(shown_before, sandbox)
     originals = dict(repository.texts)
     rules: list[ProposedRule] = []
     options: list[Option] = []
@@ -137,9 +129,7 @@ def generalize(
         if step == _MAX_STEPS:
             undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
-        selection, support = _choose(
-            focus, units, repository, kept_repository, instruction, interview, remaining, shared
-        )
+        selection, support = _choose(focus, units, repository, to_stay, instruction, interview, remaining, shared)
         if selection is None:
             undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
@@ -171,14 +161,19 @@ def generalize(
                 options.append(selection.choice.options[0])
     rules += _follow(followers, repository, originals, instruction)
     if options:
-        shown_before = {shown.path: shown.before for shown in demonstrations}
         names: dict[str, NameChanges] = {}
-        undone += _mend(repository, originals, demonstrations, options, names)
+        undone += _repair_files(repository, originals, demonstrations, options, names)
         undone += _follow_imports(repository, names, shown_before, options)
         undone += _list_old_definitions(repository, options)
         undone += _restore_broken(repository, originals)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
     return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
+
+
+def _make_repository(texts: Mapping[str, str], sandbox: Sandbox) -> Repository:
+    """Return those of the files that are in a known language."""
+    languages = {path: language for path in texts if (language := language_of(path)) is not None}
+    return Repository(dict(texts), languages, sandbox)
 
 
 def _advance(units: Sequence[Unit], focus: Unit, selection: Selection, sandbox: Sandbox) -> None:
@@ -222,24 +217,24 @@ def _drop_idle_rules(option: Option, language: Language, repositories: Sequence[
 def _apply(
     selection: Selection, language: Language, repository: Repository, shown: Sequence[Repository] = ()
 ) -> ProposedRule:
-    """Do what is chosen; of a rule for a condition stays what makes the edit of `shown`, whether or not it is made elsewhere."""
+    """Do what is chosen, and return its rule; of one for a condition, also what changes only `shown` stays."""
     option = _drop_idle_rules(selection.choice.options[0], language, (repository, *shown))
     files = repository.apply(option, language, selection.refused, selection.choice.broken)
     places = len(selection.choice.places - selection.refused)
     return ProposedRule(option.actions, language, places, files, selection.confidence)
 
 
-def _mend(
+def _repair_files(
     repository: Repository,
     originals: Mapping[str, str],
     demonstrations: Sequence[Demonstration],
     options: Sequence[Option],
     names: dict[str, NameChanges],
 ) -> Iterator[str]:
-    """Mend what no rule can see, or take it back: layout, aliases, strings in types. Yield what is not done, as sentences.
+    """Repair what no rule can see, or take it back: layout, aliases, strings in types. Yield what is not done, as sentences.
 
-    What became of the names of each file is put into `names`. A file is done with before the next is looked at, so that its
-    texts are parsed once.
+    What became of the names of each file is put into `names`. Each file is finished before the next, so that its texts are
+    parsed once.
     """
     faults: dict[tuple[str, str], list[int]] = {}
     for (path, line), fault in sorted(repository.faults.items()):
@@ -379,7 +374,7 @@ def _words_of(unit: Unit, site: Site) -> frozenset[str]:
 
 @dataclass
 class _Interview:
-    """Asks, and remembers the answers by the lines that they are about: what was refused once is refused in later steps."""
+    """Asks, and remembers the answers by their lines: what was refused once is refused in later steps."""
 
     repository: Repository
     ask: Ask | None
@@ -420,7 +415,7 @@ def _choose_without_edit(
 def _list_choices(
     options: Sequence[Option], language: Language, repository: Repository, negatives: Repository
 ) -> list[Choice]:
-    """Return the options by their places; those alone that change nothing of `negatives`, where one of them has places."""
+    """Return the options by their places; only those that leave `negatives` alone, if one of them has places."""
     choices = _group(options, repository.find_places(options, language))
     if not negatives.texts:
         return choices

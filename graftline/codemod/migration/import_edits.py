@@ -77,7 +77,7 @@ def _rewrite(
     for number in range(len(statements)):
         if texts[number] is None and pending:
             name = next(iter(pending))
-            if _is_at_home(statements, number, pending[name], language):
+            if _can_replace(statements, number, pending[name], language):
                 texts[number] = _statement(name, pending.pop(name), language)
     for name, source in pending.items():
         _insert(statements, texts, name, source, language)
@@ -219,7 +219,7 @@ def _group_of(text: str, language: Language) -> str:
     return ""
 
 
-def _is_at_home(statements: Sequence[Statement], number: int, source: Source, language: Language) -> bool:
+def _can_replace(statements: Sequence[Statement], number: int, source: Source, language: Language) -> bool:
     """Return whether a new statement may take the place of one that goes."""
     if language == "java":
         return False

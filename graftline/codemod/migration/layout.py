@@ -75,7 +75,10 @@ def lay_out(before: str, after: str, style: Style) -> str:
 
 
 def _lay_out_conditions(before: str, after: str, style: Style) -> str:
-    """Return `after` with changed `a ? b : c` of several lines as Prettier has them: in a line, or the test behind `=` in its own."""
+    """Return `after` with changed `a ? b : c` of several lines as Prettier has them.
+
+    In one line if it fits; else the test behind `=` has a line of its own.
+    """
     old_lines, lines = before.split("\n"), after.split("\n")
     for start, end, new_start, new_end in sorted(list_changed_lines(old_lines, lines), reverse=True):
         for number in reversed(range(new_start, new_end)):
@@ -367,9 +370,10 @@ def _break(line: str, margin: str, style: Style) -> list[str]:
 
 
 def _fill(line: str, margin: str, style: Style) -> list[str]:
-    """Return the lines of a statement of Java that is too long: before calls of a chain, else between arguments, each line filled.
+    """Return the lines of a long statement of Java, broken before calls of a chain, else between arguments.
 
-    As Eclipse's formatter wraps where necessary: `A a = b` and `.c(d).e(f);`, or `A a = b.c(d,` and `e);`.
+    Each line is filled, as Eclipse's formatter wraps where necessary: `A a = b` and `.c(d).e(f);`, or `A a = b.c(d,` and
+    `e);`.
     """
     bare = _blank_strings(line)
     pairs = _pairs(bare)

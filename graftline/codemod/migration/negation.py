@@ -7,6 +7,7 @@ $A.length() == 0  ->  $A.isEmpty()        follows, and so do `!= 0` and `< 1`, f
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from graftline.astgrep.action import RuleAction, rule_of
 from graftline.astgrep.binding import JAVASCRIPT, Language, Node, parse
@@ -48,7 +49,7 @@ def add_negation(option: Option, language: Language) -> Option | None:
 
 
 def _list_forms(pattern: str, fix: str, language: Language) -> Iterator[tuple[str, str]]:
-    """Yield patterns for conditions that are the opposite of `pattern`, or the same, and what is to be written for them."""
+    """Yield patterns for the opposite of `pattern`, or for the same condition, and what is to be written for them."""
     conditions = [_Condition.read(text, language) for text in (pattern, fix)]
     if None in conditions or not any(condition and condition.is_evident for condition in conditions):
         return
@@ -67,11 +68,12 @@ def _list_forms(pattern: str, fix: str, language: Language) -> Iterator[tuple[st
                 yield from ((f"{left} {form}", new) for form in usable if form != f"{operator} {right}")
 
 
-class _Condition:
+class _Condition(NamedTuple):
     """An expression that is true or false."""
 
-    def __init__(self, opposite: str, is_evident: bool) -> None:
-        self.opposite, self.is_evident = opposite, is_evident
+    opposite: str
+    is_evident: bool
+    """Whether it can be nothing else; a call or a name may have any value."""
 
     @classmethod
     def read(cls, text: str, language: Language) -> "_Condition | None":

@@ -31,9 +31,11 @@ class Option:
 
     actions: tuple[Rule, ...]
     kind: str
-    """How they were made: `name`, `affix`, `text`, `shape`, `condition`, `insert`, `delete`, `brackets`, `modifier` or `example`."""
+    """How they were made: `name`, `affix`, `text`, `shape`, `condition`, `insert`, `delete`, `brackets`, `modifier` or
+    `example`."""
     context: str
-    """How much they say of what stands around: `any`, `kind`, `role`, `neighbor`, `second`, `aunt`, `text`, `module`, `last`, `form`."""
+    """How much they say of what stands around: `any`, `kind`, `role`, `neighbor`, `second`, `aunt`, `text`, `module`,
+    `last` or `form`."""
     words: frozenset[str]
     """Words that a text must have for one of them to match in it."""
     support: int = 1

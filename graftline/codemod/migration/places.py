@@ -91,7 +91,7 @@ class Repository:
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     """Why places, by path and line from 1, stay though a rule matches them."""
     _matched: dict[int, tuple[Option, set[str]]] = field(default_factory=dict)
-    """Paths of what the rules of an option match, by its `id`, until one is applied: no other file is parsed for that."""
+    """Paths that the rules of an option match, by its `id`, until one is applied; no other file is parsed for that."""
 
     def __post_init__(self) -> None:
         """Leave out what is not parsed."""
@@ -212,7 +212,7 @@ class Repository:
     def traits_of(self, places: Iterable[Place]) -> dict[Place, Mapping[str, str]]:
         """Return the traits of places, each once."""
         return {
-            place: traits_of(place.path, self.texts[place.path], place.start, place.end) for place in frozenset(places)
+            place: traits_of(place.path, self.texts[place.path], place.start, place.end) for place in sorted({*places})
         }
 
     def _rewrite(

@@ -74,7 +74,7 @@ def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option
 
 
 def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Option]:
-    """Yield what an edit of imports alone shows, if it imports members: they are written without what they are a member of.
+    """Yield what an edit of imports alone shows, if it imports members: that they are written without their owner.
 
     import static org.mockito.Mockito.mock;   shows   Mockito.mock($$$A) -> mock($$$A)
     """
@@ -84,11 +84,11 @@ def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Opt
         return
     bound = {name for statement in old for name in statement.names}
     for name, source in ((n, s) for statement in new for n, s in statement.names.items() if n not in bound):
-        home = re.split(r"[./]", source.module)[-1]
-        if source.name != name or not NAME.fullmatch(home) or (language == "java" and not source.is_static):
+        owner = re.split(r"[./]", source.module)[-1]
+        if source.name != name or not NAME.fullmatch(owner) or (language == "java" and not source.is_static):
             continue
-        for pattern, fix in ((f"{home}.{name}($$$A)", f"{name}($$$A)"), (f"{home}.{name}", name)):
-            yield make_option({"pattern": pattern}, fix, "shape", "any", language, f"{home}.{name}")
+        for pattern, fix in ((f"{owner}.{name}($$$A)", f"{name}($$$A)"), (f"{owner}.{name}", name)):
+            yield make_option({"pattern": pattern}, fix, "shape", "any", language, f"{owner}.{name}")
 
 
 def read_renaming(instruction: str) -> tuple[str, str] | None:
@@ -119,25 +119,25 @@ def _names(change: Change, site: Site, instruction: str) -> Iterator[Option]:
     if NAME.fullmatch(new) and node.kind in kinds:
         is_told = old in _NAMES_OF.findall(instruction)
         yield from list(rename_everywhere(old, new, change.language))[: 2 if is_told else 1]
-    home, _, name = new.rpartition(".")
+    package, _, name = new.rpartition(".")
     statement = node.parent.parent if node.parent else None
-    if name == old and home and node.parent and statement and change.before.of(node.parent) == old:
-        yield from _move_module(old, home, statement.kind)
+    if name == old and package and node.parent and statement and change.before.of(node.parent) == old:
+        yield from _move_module(old, package, statement.kind)
     if node.is_named:
         for context, condition in list_contexts(change.before, node):
             is_own = {"kind": node.kind, **rule, **_outside_imports(new, change.language), **condition}
             yield make_option(is_own, new, "name", context if context != "any" else "kind", change.language, old)
 
 
-def _move_module(name: str, home: str, statement: str) -> Iterator[Option]:
-    """Yield the move of a module of Python into the package `home`, in both kinds of imports."""
+def _move_module(name: str, package: str, statement: str) -> Iterator[Option]:
+    """Yield the move of a module of Python into the package `package`, in both kinds of imports."""
     if statement != "import_from_statement":
         return
     module = {"kind": "dotted_name", "regex": f"^{name}$", "inside": {"kind": statement, "field": "module_name"}}
     whole = {"kind": "import_statement", "regex": rf"^import {name}( as \w+)?$"}
     actions = (
-        RuleAction(rule=module, fix=f"{home}.{name}"),
-        transform_rule(whole, [("^import", f"from {home} import")]),
+        RuleAction(rule=module, fix=f"{package}.{name}"),
+        transform_rule(whole, [("^import", f"from {package} import")]),
     )
     yield Option(actions, "name", "module", frozenset((name, "import")))
 

@@ -35,14 +35,13 @@ _RIGHT, _WRONG, _OUTSIDE = 4.0, 0.2, -4.0
 """Answers of yes and no that a choice has beforehand, and the logarithm of the odds of places that it has not."""
 _AGAINST = {
     **{"folder": 0.9, "tests": 0.6, "parent": 0.3, "file": 0.6, "callee": 0.9, "receiver": 0.6, "left": 0.9},
-    **{"right": 1.5, "head": 1.5, "removed": 0.9, "elsewhere": 1.8, "syntax": 1.8},
-    "module": 1.8,
+    **{"right": 1.5, "head": 1.5, "removed": 0.9, "elsewhere": 1.8, "syntax": 1.8, "module": 1.8},
 }
 """What the odds lose where a place shares a trait with one that was refused, and with none that is right."""
 _UNLIKE = {"folder": 0.3, "tests": 0.2, "callee": 0.2, "receiver": 0.2, "elsewhere": 1.2, "syntax": 0.7, "module": 1.5}
 """What they lose where none that is right has the trait."""
-_TELLING, _TOLD_APART = ("removed", "callee", "receiver"), 0.15
-"""How much an answer of no counts for places that share one of these traits with one that is right, where it has another."""
+_DISTINCTIVE, _UNLIKE_SHARE = ("removed", "callee", "receiver"), 0.15
+"""How much a no counts for places that share one of these traits with a right one, if the refused place does not."""
 _LEAST_LIKELY = 0.5
 _PRECISION, _WIDTH = 0.85, 0.04
 """Expected precision at which a choice is as likely as not to reach 0.9, and how fast that changes."""
@@ -168,9 +167,9 @@ class _State:
             for no, yes in zip(refused, agreed, strict=True)
         ]
         refusals = [_REFUSAL if self.unlike(no) >= _LEAST_UNLIKE else 1.0 for no in refused]
-        apart = [[n for n in _TELLING if no.traits[n] not in good[n]] for no in refused]
+        apart = [[n for n in _DISTINCTIVE if no.traits[n] not in good[n]] for no in refused]
         weighed = [
-            [w * (_TOLD_APART if any(g.traits[n] in good[n] for n in names) else 1.0) for g in self.groups]
+            [w * (_UNLIKE_SHARE if any(g.traits[n] in good[n] for n in names) else 1.0) for g in self.groups]
             for w, names in zip(refusals, apart, strict=True)
         ]
         odds: dict[int, list[float]] = {}
@@ -338,7 +337,7 @@ def _next_group(state: _State, answers: Mapping[Place, bool | None]) -> _Group |
 
 
 def _most_doubtful_group(state: _State, open_groups: Sequence[int]) -> _Group | None:
-    """Return a group among the places that most doubt remains of, one whose traits most of them share that are not right yet."""
+    """Return a group of the choices with most doubt: that whose traits most of their places share, and no right one has."""
     regions: dict[frozenset[int], list[int]] = {}
     for number in open_groups:
         regions.setdefault(state.groups[number].choices, []).append(number)

@@ -21,7 +21,7 @@ _IMPORTED = (
     r"|^import[ \t]+(?:static[ \t]+)?([\w.]+)\.{name};"
     r"""|^import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?(?:\{{[^}}]{{0,2000}}?\b)?{name}\b[^'"`;]{{0,2000}}?from\s*['"]([^'"\n]+)"""
 )
-"""Of an import the first 2,000 characters: what is never closed is not looked for to the end of a file, once for each import."""
+"""Of an import the first 2,000 characters: one that is never closed is not searched to the end of the file."""
 _ENDING = re.compile(r"\.[cm]?[jt]sx?$")
 _TOKEN = re.compile(r"[\w$]+|[^\w\s]")
 
@@ -71,9 +71,9 @@ def traits_of(path: str, text: str, start: int, end: int) -> Mapping[str, str]:
 
 
 def find_module(imports: str, text: str, start: int) -> str:
-    """Return the last part of the module that the text `imports` has the name at `start` from; empty if it has it from none.
+    """Return the last part of the module that `imports` imports the name at `start` of `text` from; empty if from none.
 
-    Two things of one name are told apart by it; where a module is written in several ways, relative and not, it is the same.
+    It tells two things of one name apart, and is the same for a module that is written relative here and in full there.
     """
     while start > 0 and _IN_NAME.match(text[start - 1]):
         start -= 1
@@ -81,7 +81,7 @@ def find_module(imports: str, text: str, start: int) -> str:
     return _find_module(imports, name[0]) if name else ""
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)  # it holds texts; places come sorted by file
 def _find_module(text: str, name: str) -> str:
     if name not in text:
         return ""

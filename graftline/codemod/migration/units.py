@@ -42,8 +42,8 @@ class Unit:
     language: Language
     before: str
     after: str
-    file: str = ""
-    """The text before of the file that it is a part of."""
+    file_before: str = ""
+    """All of the file that it is a part of."""
 
     @property
     def change(self) -> Change | None:

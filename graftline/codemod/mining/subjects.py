@@ -180,7 +180,7 @@ def _free_parameter(action: PatternAction, selector: str, language: Language) ->
 
 
 def _list_arguments(pattern: str, rewrite: str, with_receivers: bool) -> Iterator[tuple[int, int]]:
-    """Yield where the outermost arguments of a pattern stand, and what they call methods of, that are in the rewrite as well."""
+    """Yield where outermost arguments, and what methods of them are called of, stand that the rewrite has as well."""
     stack, end = list[list[int]](), -1
     spans = list[tuple[int, int]]()
     for token in _BRACKET.finditer(pattern):
@@ -228,7 +228,7 @@ def is_renaming(action: PatternAction | RuleAction) -> bool:
 
 
 def replaces_common_word(action: PatternAction | RuleAction, language: Language) -> bool:
-    """Return whether a rule puts words of one program in the place of words of the language alone, as `dict` or `None`."""
+    """Return whether a rule puts a program's words in the place of words of the language, such as `dict` or `None`."""
     edit, common = read_edit(action, language), _COMMON[language]
     lost, gained = ({token for token in side if token[0].isalpha()} for side in (edit.lost, edit.gained))
     return bool(lost) and lost <= common and not gained <= common

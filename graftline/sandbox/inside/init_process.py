@@ -149,7 +149,7 @@ class InitProcess:
         status = ends[program][0]
         if code is not None:
             # tests that fail for the code went away may be told of before its end is
-            is_over = code in ends or (status != 0 and _has_let_go(of_code) and _ends_soon(code))
+            is_over = code in ends or (status != 0 and _is_closed(of_code) and _ends_soon(code))
             if not is_over:
                 os.kill(code, signal.SIGKILL)
             ends |= _wait_for(code) if code not in ends else {}
@@ -351,7 +351,7 @@ def _signal_of(status: int) -> int:
     return -code if code < 0 else max(0, code - _BY_SIGNAL)
 
 
-def _has_let_go(reader: int) -> bool:
+def _is_closed(reader: int) -> bool:
     """Return whether nobody writes to a pipe any more."""
     poll = select.poll()
     poll.register(reader, 0)
