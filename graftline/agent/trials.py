@@ -1,7 +1,7 @@
 """Trials of places: one is edited, by the words of the instruction or by a model, and what follows of the edit is held to the words."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,10 @@ from graftline.codemod.migration.places import parses
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
 from graftline.rollouts.state.state import StateUpdate
+
+_DEFINITION = re.compile(
+    r"^(?:export +)?(?:default +)?(?:async +)?(?:def|class|function|interface|enum) +([\w$]+)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ def try_place(run: Run, terms: Sequence[Term], block: Block, feedback: str) -> T
         fault = edit.agreement
     elif not named:
         fault = "what the attempts agree on has no word of the instruction"
+    elif name := _find_second_definition(text, edit.after):
+        fault = f"the file would define `{name}` twice"
     else:
         change = FileChange("", block.path, block.language, text, edit.after)
         try:
@@ -79,6 +85,15 @@ def _find_named(terms: Sequence[Term], edit: PlaceEdit) -> list[Term]:
     if is_there and not any(is_moved[term] for term in terms if term.role != "any"):
         return []
     return [term for term in terms if re.search(term.pattern, edit.changed_lines)]
+
+
+def _find_second_definition(before: str, after: str) -> str:
+    """Return a name of a module that a text has one more definition of, beside one that was there; empty where there is none.
+
+    Of `def get` and `def fetch`, where `get` is replaced by `fetch`, only the uses are meant.
+    """
+    old, new = (Counter(_DEFINITION.findall(side)) for side in (before, after))
+    return next((name for name, count in new.items() if count > old[name] > 0), "")
 
 
 def hold_back(followed: FollowedEdit, named: Sequence[Term]) -> FollowedEdit:

@@ -170,6 +170,14 @@ def test_without_a_model_what_is_written_out_is_done(
     assert bool(proposal.rules) == bool(path)
 
 
+def test_a_name_that_is_defined_already_is_not_defined_once_more(repository: Path) -> None:
+    for name in ("app/a.py", "app/c.py"):
+        (repository / name).unlink()
+    proposal = run(repository, "Load with fetch() instead of get()")
+    assert changed(proposal, repository).keys() == {"app/b.py"}
+    assert proposal.undone[0].startswith("app/net.py:1: the file would define `fetch` twice;")
+
+
 def test_an_example_leads_and_what_is_kept_stays(repository: Path, model: FakeModel) -> None:
     pair = tuple(
         SourceFile(Path("example.py"), "python", f"def f():\n    return {name}(url, 1)\n") for name in ("get", "fetch")
