@@ -198,7 +198,8 @@ def follow(
 ) -> tuple[FollowedEdit, Rewrite]:
     """Return what becomes of the files below `folder` if they follow the edit that `changes` show.
 
-    Files and folders of `keep` stay, and rules that would change nothing in them go before others. Other arguments as in `generalize` and `rewrite`. DataError if there is no edit that is small enough.
+    Files and folders of `keep` stay, and rules that would change nothing in them go before others. Other arguments as in
+    `generalize` and `rewrite`. DataError if there is no edit that is small enough.
     """
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))

@@ -1,4 +1,4 @@
-"""Trials of places: one is edited, by the words of the instruction or by a model, and what follows of the edit is held to the words."""
+"""Trials of places: one is edited, by the words of the instruction or by a model, and others follow that have such words."""
 
 import re
 from collections import Counter, defaultdict

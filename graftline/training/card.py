@@ -25,9 +25,10 @@ def card(
 ) -> str:
     """Return the model card of the adapter in the folder `name`: what it is, what it was made of, how it went, what it is not.
 
-    `weights` are what it was trained on, where that is of `configs/models.yaml`; `licenses` are those of its rows with how many there are of each, None where that is not known; `solved` is a table of the
-    tasks that were solved without it and with it; `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked;
-    `teachers` are those whose answers it was trained on, with rows and terms.
+    `weights` are what it was trained on, where that is of `configs/models.yaml`; `licenses` are those of its rows, with how many
+    there are of each, None where that is not known; `solved` is a table of the tasks that were solved without it and with it;
+    `prompt`, of `configs/teacher_prompts.yaml`, is how it is to be asked; `teachers` are those whose answers it was trained on,
+    with rows and terms.
     """
     repo_id, revision = _base_of(run, weights)
     every = max(1, len(steps) // _SHOWN_STEPS)
