@@ -211,7 +211,12 @@ def follow(
 
 
 def find_protected(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Path, str]:
-    """Return the texts of those of `files`, by their paths, that are one of `keep`, or below one."""
+    """Return the texts of those of `files`, by their paths, that are one of `keep`, or below one; DataError if one is not there."""
+    for path in keep:
+        if not path.exists():
+            raise DataError(
+                f"{path}: is to stay, but there is no such file or folder; say its path from the current folder"
+            )
     tops = {path.resolve() for path in keep}
     return {
         file.path: file.text
@@ -234,9 +239,9 @@ def choose_places(
     return Rewrite(tuple(files), tuple(groups), skipped, names)
 
 
-def is_unsure(followed: FollowedEdit) -> bool:
-    """Return whether an edit may well mean something else than what was made of it."""
-    return any(rule.facts["confidence"] < UNSURE for rule in followed.rules)
+def is_unsure(rules: Iterable[FileRule]) -> bool:
+    """Return whether an edit may well mean something else than the rules that were made of it; rules of no edit are sure."""
+    return any(rule.facts.get("confidence", 1.0) < UNSURE for rule in rules)
 
 
 def identify_repository(folder: Path) -> str:

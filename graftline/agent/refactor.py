@@ -26,8 +26,10 @@ from graftline.agent.run import Run, learn_edit
 from graftline.agent.trials import Trial, accept_trial, try_place
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.canonical import words_of
+from graftline.codemod.follow import IMPORTS, FollowedEdit
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
+from graftline.codemod.migration.imports import compare_names
 from graftline.codemod.migration.places import apply_rules, parses
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
@@ -189,7 +191,10 @@ def _read(run: Run) -> bool:
         run.texts[change.path] = change.after
     for language in sorted({change.language for change in changes}):
         own = [change for change in changes if change.language == language]
-        run.accept(run.follow(own[:_MAX_SHOWN], {}))
+        followed = run.follow(own[:_MAX_SHOWN], {})
+        # the reader did all that the words say; what is left to follow are imports, and not a broader reading
+        if not _changes_code(followed) or any(map(_has_other_names, own)):
+            run.accept(followed)
         for change in own:  # the rules are to make all that the reader did
             actions = [rule.action for rule in run.rules if rule.language == language]
             has_room = len(run.rules) < _MAX_READ_RULES
@@ -197,6 +202,17 @@ def _read(run: Run) -> bool:
                 run.rules += learn_edit(change, run.sandbox)
     run.undone[:] = dropped  # what is not like the first places, the reader did as well
     return True
+
+
+def _changes_code(followed: FollowedEdit) -> bool:
+    """Return whether more than imports would follow."""
+    return any(place.rule != IMPORTS for file in followed.files for place in file.places)
+
+
+def _has_other_names(change: FileChange) -> bool:
+    """Return whether a file lacks an import after a change, or has one that it needs no more."""
+    names = compare_names(change.before, change.after, change.language)
+    return bool(names.unused or names.of_code)
 
 
 def _keep_valid(before: str, after: str, language: Language) -> str:

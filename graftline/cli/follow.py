@@ -100,7 +100,7 @@ def follow(
         raise DataError(
             f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
         )
-    if write and is_unsure(followed) and not (ask or has_chosen or letters):
+    if write and is_unsure(followed.rules) and not (ask or has_chosen or letters):
         raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
     outcome = _run_tests(root, folder, tests, result.files) if tests and result.files else None
     has_failed = outcome is not None and outcome.passed is not True
@@ -208,7 +208,7 @@ def _print_followed(followed: "FollowedEdit") -> None:
 
     for rule in followed.rules:
         click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
-    if is_unsure(followed):
+    if is_unsure(followed.rules):
         click.echo(f"unsure: {_ADVICE}", err=True)
     for sentence in followed.contradictions:
         click.echo(f"contradictory: {sentence}; {_ADVICE_ON_CONTRADICTIONS}", err=True)

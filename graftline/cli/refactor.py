@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _FOLDER = Path("agent")
+_ADVICE = "the edit can be read in other ways; give another --example, or ask with --ask"
 
 
 @click.command()
@@ -35,7 +36,9 @@ _FOLDER = Path("agent")
 @click.option("--tokens", type=click.IntRange(1), default=200_000, help="Ask for so many at most.")
 @click.option("--seconds", type=click.FloatRange(1), default=3_600.0, help="Wait for the model so long at most.")
 @click.option("--write", is_flag=True, help="Change the files; without it, what would change is shown only.")
-@click.option("--force", is_flag=True, help="Write though files differ from the commit, or the tests fail.")
+@click.option(
+    "--force", is_flag=True, help="Write though files differ from the commit, rules are unsure, or tests fail."
+)
 @click.option("--review", type=_PATH, metavar="PAGE", help="Write the review page there.")
 @click.option("--output", "out", type=_PATH, help="Write the rules there.")
 @click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
@@ -59,8 +62,10 @@ def refactor(
     from graftline.agent.proposal import Settings
     from graftline.agent.refactor import refactor
     from graftline.codemod.writes import default_journals, write_files
-    from graftline.repository import choose_places, read_pairs
+    from graftline.repository import choose_places, is_unsure, read_pairs
 
+    if record:
+        find_paths(root)  # where there is no place for a record, nothing is begun
     pairs = [pair for before, after in examples for pair in read_pairs(before, after, None)]
     is_dirty = _is_dirty(folder)
     if is_dirty:
@@ -78,6 +83,11 @@ def refactor(
         proposal.files, proposal.rules, proposal.skipped,
         lambda groups: choose_rejected(groups, reject, ask, is_error=as_json),
     )  # fmt: skip
+    if write and result.files and is_unsure(proposal.rules) and not (force or ask or reject):
+        names = ", ".join(rule.id for rule in proposal.rules if is_unsure([rule]))
+        raise DataError(
+            f"{folder}: {names}: {_ADVICE}; look at them without --write, or say --force; nothing was changed"
+        )
     if result.files and not write:
         pages = agent_folder(root) / "review"
         review, out = review or pages / "review.html", out or pages / "rules.yml"
@@ -92,7 +102,8 @@ def refactor(
         click.echo(f"rules: {out}", err=True)
     has_failed = proposal.tests is not None and proposal.tests.passed is not True
     if has_failed and proposal.tests is not None:
-        click.echo(f"tests do not pass with the change: {proposal.tests.output[-1500:]}", err=True)
+        printed = proposal.tests.output[-1500:] or "they print nothing"
+        click.echo(f"tests do not pass with the change: {printed}", err=True)
     is_written = write and bool(result.files) and (not has_failed or force)
     if is_written:
         write_files(result.writes, default_journals())
@@ -183,11 +194,14 @@ def _repeat(
 def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
     from graftline.agent.proposal import MEANINGS
     from graftline.codemod.explain import summarize
+    from graftline.repository import is_unsure
 
     for rule in proposal.rules:
         confidence = rule.facts.get("confidence")
         shown = f" (confidence {confidence:.2f})" if confidence is not None else ""
         click.echo(f"{rule.id}: {summarize(rule.action)}{shown}", err=True)
+    if is_unsure(proposal.rules):
+        click.echo(f"unsure: {_ADVICE}", err=True)
     for sentence in proposal.contradictions:
         click.echo(f"contradictory: {sentence}", err=True)
     for sentence in proposal.undone:

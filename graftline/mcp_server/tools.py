@@ -209,7 +209,7 @@ def follow_tree(
         raise DataError(
             f"{path}: {'; '.join(followed.contradictions)}; show one of them at a time; nothing was changed"
         )
-    unsure = is_unsure(followed) or bool(questions)
+    unsure = is_unsure(followed.rules) or bool(questions)
     if write and unsure and not answers:
         raise DataError(
             f"{path}: other rules make this edit, too; call without `write`, answer its question in `answers`, or edit one"

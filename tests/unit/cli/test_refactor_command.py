@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,11 @@ FILES = {
 INSTRUCTION = "Call fetch_all where get_all was called"
 
 
+def _environment() -> dict[str, str]:
+    settings = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    return settings | {f"GIT_{who}_{field}": "a@b" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "configs" / "manifests").mkdir(parents=True)
@@ -34,8 +40,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
-    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    environment |= {f"GIT_{who}_{field}": "a@b" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    environment = _environment()
     for words in (["init", "-q"], ["add", "--all"], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", "-C", str(folder), *words], check=True, env=environment)
     monkeypatch.chdir(tmp_path)
@@ -103,6 +108,39 @@ def test_what_cannot_be_done_is_said(
     result = run(arguments[0], "repo", *arguments[1:])
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
     assert (server.seen().bodies, texts()) == ([], FILES)
+
+
+def test_words_change_what_they_name_and_an_unsure_reading_is_not_written(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import typing as t\n\n\ndef f(a: t.Optional[int] = None, b: t.Optional[bool] = None):\n    return a, b\n"
+    (repository / "app/a.py").write_text(code, "utf-8")
+    words = run("Use `int | None` instead of `t.Optional[int]`.", "repo", "--write", "--force")
+    assert words.exit_code == 0, words.stderr
+    assert texts()["app/a.py"] == code.replace("t.Optional[int]", "int | None")
+    for name, text in {"before.py": "x: t.Optional[str] = 1\n", "after.py": "x: str | None = 1\n"}.items():
+        Path(name).write_text(text, "utf-8")
+    (repository / "app/a.py").write_text(code.replace("int", "str"), "utf-8")
+    monkeypatch.setattr("graftline.repository.UNSURE", 0.6)  # it is sure of what is so small
+    example = ("Write optional types as X | None", "repo", "--example", "before.py", "after.py", "--force")
+    shown = run(*example)
+    assert ("unsure: " in shown.stderr, shown.exit_code) == (True, 0), shown.stderr
+    subprocess.run(["git", "-C", "repo", "commit", "-qam", "x"], check=True, env=_environment())
+    refused = run(*example[:-1], "--write")
+    assert (refused.exit_code, "say --force; nothing was changed" in refused.stderr) == (1, True), refused.stderr
+    assert "t.Optional[str]" in texts()["app/a.py"]
+
+
+@pytest.mark.parametrize("arguments", [("--keep", "app/a.py"), ("--record",)])
+def test_what_cannot_be_heeded_is_said_before_anything_is_written(
+    repository: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAFTLINE_ROOT", raising=False)
+    words = ["refactor", "Rename `get_all` to `all_of`.", "repo", "--write", *arguments]
+    Path("configs").rename("away")  # this is no checkout
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, texts()) == (1, FILES)
+    assert re.search("is to stay, but there is no such file|holds configs/manifests", result.stderr), result.stderr
 
 
 def test_a_model_that_is_not_up_is_told_with_what_starts_it(
