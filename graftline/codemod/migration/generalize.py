@@ -110,15 +110,11 @@ def generalize(
     rules: list[ProposedRule] = []
     options: list[Option] = []
     undone: list[str] = []
-    remaining = max_questions if ask else 0
-    allowed = remaining
     shared = frozenset[str]()
-    interview = _Interview(repository, ask)
+    interview = _Interview(repository, ask, max_questions)
     for unit in [unit for unit in units if is_import(unit)]:
         members = list(drop_qualifiers(unit.before, unit.after, unit.language))
-        selection = _choose_without_edit(members, unit.language, repository, interview, remaining)
-        remaining -= selection.questions if selection else 0
-        if selection is not None and selection.is_sure:
+        if selection := _choose_without_edit(members, unit.language, repository, interview):
             units.remove(unit)
             rules.append(_apply(selection, unit.language, repository))
             options.append(selection.choice.options[0])
@@ -129,12 +125,11 @@ def generalize(
         if step == _MAX_STEPS:
             undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
             break
-        selection, support = _choose(focus, units, repository, to_stay, instruction, interview, remaining, shared)
+        selection, support = _choose(focus, units, repository, to_stay, instruction, interview, shared)
         if selection is None:
             undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
             continue
-        remaining -= selection.questions
         option, edited = selection.choice.options[0], _words_of(focus, focus.sites[0])
         _advance([*units, *followers], focus, selection, sandbox)
         if not selection.is_sure:
@@ -154,9 +149,7 @@ def generalize(
     if renaming is not None and renaming not in [option.renamed for option in options]:
         for language in sorted({unit.language for unit in units}):
             ways = list(rename_everywhere(*renaming, language))[: 2 if ask else 1]
-            selection = _choose_without_edit(ways, language, repository, interview, remaining)
-            remaining -= selection.questions if selection else 0
-            if selection is not None and selection.is_sure:
+            if selection := _choose_without_edit(ways, language, repository, interview):
                 rules.append(_apply(selection, language, repository))
                 options.append(selection.choice.options[0])
     rules += _follow(followers, repository, originals, instruction)
@@ -167,7 +160,7 @@ def generalize(
         undone += _list_old_definitions(repository, options)
         undone += _restore_broken(repository, originals)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
-    return Proposal(tuple(rules), changed, tuple(undone), allowed - remaining)
+    return Proposal(tuple(rules), changed, tuple(undone), interview.questions)
 
 
 def _make_repository(texts: Mapping[str, str], sandbox: Sandbox) -> Repository:
@@ -197,8 +190,8 @@ def _follow(
         if texts and unit.before != unit.after and unit.sites:
             changed = Repository(texts, repository.languages, repository.sandbox)
             nothing = Repository({}, {}, repository.sandbox)
-            interview = _Interview(changed, None)
-            selection, _ = _choose(unit, [unit], changed, nothing, instruction, interview, 0, frozenset())
+            interview = _Interview(changed, None, 0)
+            selection, _ = _choose(unit, [unit], changed, nothing, instruction, interview, frozenset())
             if selection is not None and selection.is_sure:
                 yield _apply(selection, unit.language, changed)
                 repository.texts.update(changed.texts)
@@ -328,7 +321,6 @@ def _choose(
     negatives: Repository,
     instruction: str,
     interview: "_Interview",
-    questions: int,
     shared: frozenset[str],
 ) -> tuple[Selection | None, int]:
     """Return the choice for the first site of `focus` that has one, and how many units show it.
@@ -339,7 +331,7 @@ def _choose(
     """
     pairs = [(unit, change) for unit in units if unit.language == focus.language and (change := unit.change)]
     change = next(change for unit, change in pairs if unit is focus)
-    answer = interview.answer if interview.ask and questions else None
+    answer, questions = interview.answer if interview.remaining else None, interview.remaining
     selection, support = None, 0
     sites = [(site, follows) for follows in (False, True) for site in change.code_sites[:_MAX_SITES_TRIED]]
     for site, follows_shown in sites:
@@ -378,10 +370,18 @@ class _Interview:
 
     repository: Repository
     ask: Ask | None
+    max_questions: int
+    questions: int = 0
     answers: dict[tuple[str, ...], bool] = field(default_factory=dict)
+
+    @property
+    def remaining(self) -> int:
+        """How many questions may still be asked."""
+        return self.max_questions - self.questions if self.ask else 0
 
     def answer(self, place: Place) -> bool | None:
         assert self.ask is not None
+        self.questions += 1
         is_right = self.ask(Question(*place, self.repository.texts[place.path]))
         if is_right is not None:
             self.answers[self._line_of(place)] = is_right
@@ -395,21 +395,22 @@ class _Interview:
 
     def _line_of(self, place: Place) -> tuple[str, ...]:
         text = self.repository.texts[place.path]
-        start, end = text.rfind("\n", 0, place.start) + 1, text.find("\n", place.end)
-        return place.path, text[start : place.start], place.text, text[place.end : end if end >= 0 else len(text)]
+        head, tail = text[: place.start].rpartition("\n")[2], text[place.end :].partition("\n")[0]
+        return place.path, head, place.text, tail
 
 
 def _choose_without_edit(
-    options: Sequence[Option], language: Language, repository: Repository, interview: _Interview, remaining: int
+    options: Sequence[Option], language: Language, repository: Repository, interview: _Interview
 ) -> Selection | None:
-    """Return the choice among options of which no edit of code is shown; None where they change nothing."""
+    """Return the choice among options of which no edit of code is shown; None where it is not sure."""
     choices = [choice for choice in _group(options, repository.find_places(options, language)) if choice.places]
     if not choices:
         return None
-    answer = interview.answer if interview.ask and remaining else None
+    answer = interview.answer if interview.remaining else None
     traits = repository.traits_of(place for choice in choices for place in choice.places)
     priors, memory = [1 / len(choices)] * len(choices), interview.recall(choices)
-    return select(choices, priors, traits, [], answer, remaining, memory=memory)
+    selection = select(choices, priors, traits, [], answer, interview.remaining, memory=memory)
+    return selection if selection.is_sure else None
 
 
 def _list_choices(

@@ -75,7 +75,6 @@ class Selection:
 
     choice: Choice
     confidence: float
-    questions: int
     refused: frozenset[Place] = frozenset()
     """Places of the choice that stay as they are."""
     is_sure: bool = True
@@ -255,11 +254,10 @@ def select(
         if is_right is not None:
             state = state.after(group, is_right)
     _, number, members = state.choose()
-    questions = len(answers) - len(memory)
     considered = len(frozenset().union(*(choice.places for choice in choices)))
     if number is None:
         best = max(range(len(choices)), key=lambda n: state.beliefs[n])
-        return Selection(choices[best], round(state.beliefs[best], 3), questions, frozenset(), False, considered)
+        return Selection(choices[best], round(state.beliefs[best], 3), frozenset(), False, considered)
     # a name that a file imports is one thing in all of the file; its import alone may be refused, for imports follow
     right, wrong = (
         {(place.path, m) for place, own in answers.items() if own is is_right and (m := traits[place]["module"])}
@@ -273,7 +271,7 @@ def select(
         if answers.get(place) is not False and (place.path, traits[place]["module"]) not in names
     }
     refused = choices[number].places - places
-    return Selection(choices[number], round(state.beliefs[number], 3), questions, refused, bool(places), considered)
+    return Selection(choices[number], round(state.beliefs[number], 3), refused, bool(places), considered)
 
 
 def _group_places(choices: Sequence[Choice], traits: Mapping[Place, Traits]) -> list[_Group]:
