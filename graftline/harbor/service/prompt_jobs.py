@@ -215,8 +215,7 @@ def run_prompt_job(
     status = JobStatus.FAILED if outcome.error else JobStatus.COMPLETED
     values = {"status": status, "error": outcome.error or outcome.remark or None, "finished_at": time.time()}
     with database.writing() as connection:
-        query = select(jobs.c.status).where(jobs.c.id == job.id).with_for_update()
-        is_running = bool(connection.execute(query).scalar_one() == JobStatus.RUNNING)
+        is_running = _is_run_by(connection, job.id, owner)
         # one that was cancelled keeps its status
         values = values if is_running else {}
         is_ours = queue.release(connection, jobs, job.id, owner, result=dict(outcome.result), **values)
@@ -237,6 +236,9 @@ def _teller(database: Database, job_id: str, owner: str) -> Tell:
                 values = {"progress": data["num_completed"], "total": data["num_total"]}
                 held = update(jobs).where(jobs.c.id == job_id, jobs.c.lease_owner == owner)
                 connection.execute(held.values(**values))
+            elif not _is_run_by(connection, job_id, owner):
+                # its last event is told; whoever goes on with it comes to this one again
+                return
             elif earlier and earlier[0] == {"kind": kind, "data": dict(data)}:
                 earlier.pop(0)
             else:
@@ -244,6 +246,13 @@ def _teller(database: Database, job_id: str, owner: str) -> Tell:
                 append_line(connection, job_id, "event", {"kind": kind, "data": dict(data)})
 
     return tell
+
+
+def _is_run_by(connection: Connection, job_id: str, owner: str) -> bool:
+    """Return whether an optimization is running, and by `owner`; until the transaction ends, it stays so."""
+    query = select(jobs.c.status, jobs.c.lease_owner).where(jobs.c.id == job_id).with_for_update()
+    status, holder = connection.execute(query).one()
+    return bool(status == JobStatus.RUNNING and holder == owner)
 
 
 def append_line(connection: Connection, job_id: str, kind: LineKind, line: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Prompt optimizations that the service carries out, on its own deployments."""
 
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -83,13 +82,10 @@ def test_a_cancelled_optimization_goes_on_where_it_was(sqlite_url: str, optimize
         assert asked.is_waiting.wait(240)
         assert client.post(f"{at}/cancel").json()["status"] == "cancelled"
         asked.may_go.set()
-        told = kinds(client.get(f"{at}/events/stream").text)
-        assert told[-1] == "cancelled"
         asked.waits_from = None
-        # the worker lets go of it first
-        deadline = time.monotonic() + 240
-        while client.get(f"{at}/results").json()["outcome"] is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        # the worker lets go of it first, and tells of nothing more
+        until(client, f"{at}/results", lambda view: view["outcome"] is not None)
+        assert kinds(client.get(f"{at}/events/stream").text)[-1] == "cancelled"
         paid = set(asked.pairs[:30])
 
         assert client.post(f"{at}/resume").json()["status"] in ("pending", "running")
