@@ -7,9 +7,10 @@ re-indented to the line of the match. Only blanks count as indentation, and the 
 What cannot be done exactly here raises `BeyondBindingError`, so that ast-grep's own command line can do it.
 """
 
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from ast_grep_py import Config, SgNode, SgRoot
@@ -20,6 +21,8 @@ if TYPE_CHECKING:  # this module is loaded in the jail, where nothing else is wa
 _LOOK_BACK_BYTES = 512
 _SUPPRESSION = "ast-grep-ignore"
 _MAX_UTILITIES = 40
+_MAX_PLACES, _MAX_PLACES_OF_RULE = 24, 8
+"""Places that are looked at one by one; of more, the whole text is gone through again, which takes less."""
 _NUMBERED = re.compile(r"^\s*\d+: ")
 _BARE_VARIABLE = re.compile(r"\s*\$(\$\$|\$)?[A-Z_0-9]*\s*")
 _VARIABLE = re.compile(r"(\$\$\$|\$\$|\$)([A-Z_][A-Z_0-9]*)")
@@ -40,6 +43,30 @@ class Source:
     text: str
     language: "Language"
     root: SgNode
+    _places: dict[str, list[SgNode]] = field(default_factory=dict)
+    """What parts of rules match, by the part as JSON."""
+
+    def look_for(self, rules: Iterable[Mapping[str, Any]]) -> None:
+        """Go through the text once for all places where one of many rules may match, which are then looked at alone.
+
+        The rules are those of `action.rule_of`, of which ast-grep refuses none. Nothing is written otherwise for it.
+        """
+        parts = {json.dumps(part): part for rule in rules if (part := _decisive_part(rule["rule"]))}
+        nodes = _find_all(self.root, {"rule": {"any": [*parts.values()]}}) if parts else []
+        for key, part in parts.items():
+            is_short = len(nodes) <= _MAX_PLACES
+            own = [node for node in nodes if node.matches(**part)] if is_short else _find_all(self.root, {"rule": part})
+            self._places[key] = own
+
+    def find_all(self, config: Mapping[str, Any]) -> list[SgNode]:
+        """Return the matches of a rule in the order of the text; InvalidActionError if ast-grep refuses it."""
+        part = _decisive_part(config["rule"]) if self._places else None
+        places = self._places.get(json.dumps(part)) if part else None
+        if places is None or len(places) > _MAX_PLACES_OF_RULE:
+            return _find_all(self.root, config)
+        # the first match in a node and below it is the node, unless it is none
+        pairs = ((place, _find_all(place, config, is_first=True)) for place in places)
+        return [match for place, own in pairs for match in own if match == place]
 
     @classmethod
     def parse(cls, text: str, language: "Language") -> "Source":
@@ -80,7 +107,7 @@ def replacements(source: Source, rule: Mapping[str, Any]) -> list[tuple[int, int
     probes = {f"PROBE{i}": _copy_of(hole) for i, hole in enumerate(holes) if hole.name not in transforms}
     config = {key: value for key, value in rule.items() if key != "fix"}
     try:
-        nodes = _find_all(source.root, config if not probes else {**config, "transform": {**transforms, **probes}})
+        nodes = source.find_all(config if not probes else {**config, "transform": {**transforms, **probes}})
     except InvalidActionError as error:
         unbound = [hole.name for hole in holes if f"meta var `{hole.name}` used in `transform`" in str(error)]
         raise InvalidActionError(f"Undefined meta var `{unbound[0]}` used in `fix`.") if unbound else error from None
@@ -180,8 +207,19 @@ def _copy_of(hole: _Hole) -> dict[str, Any]:
     return {"substring": {"source": sigil + hole.name}}
 
 
-def _find_all(root: SgNode, config: Mapping[str, Any]) -> list[SgNode]:
+def _decisive_part(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part of a rule that what it matches has to match, and little else does; empty if there is none."""
+    if "pattern" in rule:
+        return {"pattern": rule["pattern"]}
+    is_simple = "kind" in rule or all(part.keys() <= {"kind", "pattern", "regex"} for part in rule.get("any") or ())
+    return {key: rule[key] for key in ("any", "kind", "regex") if key in rule} if "regex" in rule and is_simple else {}
+
+
+def _find_all(root: SgNode, config: Mapping[str, Any], is_first: bool = False) -> list[SgNode]:
     try:
+        if is_first:
+            match = root.find(cast(Config, config))
+            return [] if match is None else [match]
         return list(root.find_all(cast(Config, config)))
     except Exception as error:  # RuntimeError, ValueError, TypeError: whatever the binding makes of a bad rule
         raise InvalidActionError(_cause(error)) from None

@@ -66,6 +66,9 @@ class _Answer(BaseModel):
     peak_kb: int
 
 
+_Item = tuple[Language, str, dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Blame:
     """What the end of a child says about the action it was at."""
@@ -190,19 +193,28 @@ class _Worker:
 
     def answers(self, batch: Sequence[Request]) -> list[_Answer | _Blame]:
         """Return one answer per action of `batch`, in order; SandboxError if the machine failed, not an action."""
-        items = [(request.language, request.source, rule_of(action)) for request in batch for action in request.actions]
+        rules = {id(action): rule_of(action) for request in batch for action in request.actions}
+        items = [
+            (request.language, request.source, rules[id(action)]) for request in batch for action in request.actions
+        ]
         answers: list[_Answer | _Blame] = []
+        looks_once = any(len(request.actions) >= warm_worker.MANY_RULES for request in batch)
         while len(answers) < len(items):
-            answers += self._ask_child(items[len(answers) :])
+            answers += self._ask_child(items[len(answers) :], looks_once)
+            if looks_once and isinstance(answers[-1], _Blame) and answers[-1].verdict is not Verdict.WALL_TIMEOUT:
+                del answers[-1]  # which of the rules it was is told where they are not looked for together
+            looks_once = False
         return answers
 
-    def _ask_child(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer | _Blame]:
+    def _ask_child(self, items: Sequence[_Item], looks_once: bool) -> list[_Answer | _Blame]:
         """Return the answers of one child: to all items, or to those up to the one that ended it."""
         self.start()
         assert self._process is not None
         answers: list[_Answer | _Blame] = []
         try:
-            self._process.send(json.dumps(_group(items)).encode(), time.monotonic() + self._limits.wall_s)
+            self._process.send(
+                json.dumps([looks_once, *_group(items)]).encode(), time.monotonic() + self._limits.wall_s
+            )
             while len(answers) < len(items):
                 frame = self._process.receive(self._most, time.monotonic() + self._limits.wall_s)
                 is_end = frame[:1] == b"E"
@@ -230,14 +242,17 @@ class _Worker:
         return answers
 
 
-def _group(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[Any]]:
-    """Return items with rules for one source together, so that it is sent and parsed once."""
-    groups: list[list[Any]] = []
+def _group(items: Sequence[_Item]) -> tuple[list[dict[str, Any]], list[tuple[Language, str, list[int]]]]:
+    """Return the rules, each once, and the sources with the numbers of theirs, so that each is sent and parsed once."""
+    rules: dict[int, dict[str, Any]] = {}
+    numbers: dict[int, int] = {}
+    groups: list[tuple[Language, str, list[int]]] = []
     for language, source, rule in items:
         if not groups or groups[-1][0] != language or groups[-1][1] is not source:
-            groups.append([language, source, []])
-        groups[-1][2].append(rule)
-    return groups
+            groups.append((language, source, []))
+        rules[id(rule)] = rule
+        groups[-1][2].append(numbers.setdefault(id(rule), len(numbers)))
+    return [*rules.values()], groups
 
 
 def _blame(end: dict[str, Any]) -> Verdict:

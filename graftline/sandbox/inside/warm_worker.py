@@ -7,7 +7,7 @@ passes the batch on without looking at it, and is as good as new.
 
 A frame is a 4-byte big-endian length and as many bytes.
 
-    request  JSON: [[language, source, [rule, …]], …]
+    request  JSON: [looks once, [rule, …], [[language, source, [number of a rule, …]], …]]
     answer   "R" and JSON {"verdict", "error", "matches": [[start, end, text], …], "cpu_s", "wall_s", "peak_kb"}, one per rule
              "E" and JSON {"end": "exit" | "signal", "code", "stderr", "cpu_s", "wall_s", "peak_kb"}, when the child has ended
 """
@@ -22,6 +22,7 @@ import select
 import signal
 import sys
 import time
+from functools import cache
 from typing import Any
 
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
@@ -35,6 +36,8 @@ NO_MEMORY, FLOOD, _FAULT = 97, 98, 99
 _STDERR_BYTES = 4096
 _DESCRIPTORS = 16
 _CHUNK_BYTES = 1 << 18
+MANY_RULES = 4
+"""For one text: as many are worth a look for the places of all of them."""
 
 _ALLOWED = (
     *("read", "write", "close", "pipe2", "dup2", "dup3", "poll", "ppoll", "select", "pselect6", "clone", "wait4"),
@@ -170,14 +173,23 @@ def _forward(answers: int, errors: int) -> bytes:
 def _work(batch: list[Any], answers: int, limits: dict[str, Any]) -> int:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     most = limits["output_mb"] << 20
-    for language, text, rules in batch:
+    looks_once, rules, texts = batch
+
+    @cache
+    def is_valid(number: int, language: Any) -> bool:
+        return _answer(Source.parse("", language), rules[number])["verdict"] in ("ok", "no_match")
+
+    for language, text, numbers in texts:
         source = None
-        for rule in rules:
+        for number in numbers:
             # of this item; the default action of the signal ends the process, however deep it is in a library
             signal.setitimer(signal.ITIMER_PROF, limits["cpu_s"])
             started, started_cpu = time.perf_counter(), time.process_time()
-            source = source or Source.parse(text, language)
-            answer = _answer(source, rule)
+            if source is None:
+                source = Source.parse(text, language)
+                if looks_once and len(numbers) >= MANY_RULES:
+                    source.look_for([rules[own] for own in numbers if is_valid(own, language)])
+            answer = _answer(source, rules[number])
             answer["cpu_s"], answer["wall_s"] = time.process_time() - started_cpu, time.perf_counter() - started
             answer["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             data = json.dumps(answer).encode()

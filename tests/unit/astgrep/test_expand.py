@@ -1,5 +1,6 @@
 """What a fix writes: variables, lists, transformations and indentation."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,25 @@ from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Sou
 def replace(
     source: str, action: PatternAction | RuleAction, language: Language = "python"
 ) -> list[tuple[int, int, str]]:
-    return replacements(Source.parse(source, language), rule_of(action))
+    rule = rule_of(action)
+    changes = replacements(Source.parse(source, language), rule)
+    assert replace_all(source, [rule, *OTHER_RULES], language)[0] == changes
+    return changes
+
+
+OTHER_RULES: list[dict[str, Any]] = [
+    {"rule": {"kind": "identifier", "regex": "^[a-z]$"}, "fix": "x"},
+    {"rule": {"pattern": "nothing($A)"}, "fix": "$A"},
+]
+
+
+def replace_all(
+    source: str, rules: Sequence[dict[str, Any]], language: Language = "python"
+) -> list[list[tuple[int, int, str]]]:
+    """Return what each rule replaces, after one look for the places of all of them."""
+    parsed = Source.parse(source, language)
+    parsed.look_for(rules)
+    return [replacements(parsed, rule) for rule in rules]
 
 
 def texts(source: str, pattern: str, rewrite: str, language: Language = "python") -> list[str]:
@@ -47,6 +66,24 @@ def test_of_nested_matches_the_outermost_is_given() -> None:
 )
 def test_variables_become_what_they_captured(source: str, pattern: str, rewrite: str, expected: str) -> None:
     assert texts(source + "\n", pattern, rewrite) == [expected]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"rule": {"pattern": "f($A)"}},
+        {"rule": {"pattern": "f($A)"}, "constraints": {"A": {"regex": "^[gx]"}}},
+        {"rule": {"pattern": "f($$$A)", "inside": {"kind": "argument_list"}}},
+        {"rule": {"pattern": "f($A)", "not": {"has": {"pattern": "g($B)", "stopBy": "end"}}}},
+        {"rule": {"any": [{"kind": "identifier"}, {"kind": "string"}], "regex": "^(f|'s')$"}},
+        {"rule": {"any": [{"pattern": "f($A)"}, {"matches": "own"}]}, "utils": {"own": {"kind": "string"}}},
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 3, 40])
+def test_one_look_for_many_rules_changes_nothing_of_what_each_replaces(rule: dict[str, Any], count: int) -> None:
+    source = "y = 1\n" + "print(f(g(x)), f(f(2)), 's')\nf('s')\n" * count
+    rules = [{**rule, "fix": "new"}, *OTHER_RULES]
+    assert replace_all(source, rules) == [replacements(Source.parse(source, "python"), own) for own in rules]
 
 
 @pytest.mark.parametrize(
