@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from graftline.astgrep.binding import LANGUAGES, Language
@@ -16,6 +16,7 @@ from graftline.codemod.follow import FollowedEdit, follow_edit, rewrite_accepted
 from graftline.codemod.git_command import run_git
 from graftline.codemod.history import FileChange, list_ignored_by_git, read_commit, read_working_tree
 from graftline.codemod.migration.generalize import Ask
+from graftline.codemod.reach import Reach, list_locations, measure_reach
 from graftline.codemod.review import Accepts, PlaceGroup, group_places, keep_accepted, reject
 from graftline.codemod.rule_file import MAX_FILE_CHARACTERS, FileRule, read_rules
 from graftline.codemod.source_files import (
@@ -34,11 +35,11 @@ from graftline.datasets.language import language_of_path
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox
 
-"""Those of the rules."""
 _ADDRESS = re.compile(r"(?:[\w+.-]+://)?(?:[^/]*@)?([^/:@]+)(?::\d+/|[:/])/*(.+)")
 """Of a repository somewhere else: its host and its path."""
 UNSURE = 0.3
 """Confidence of a rule below which nothing is written unless somebody was asked, or does not want to be."""
+_SAME_REACH = Reach()
 
 Choose = Callable[[Sequence[PlaceGroup]], Sequence[str]]
 """Names the groups of places, or the rules, that are left out."""
@@ -55,6 +56,13 @@ class Rewrite:
     """What was not looked at; empty if nothing."""
     rejected: tuple[str, ...]
     """Groups and rules that are left out."""
+    reach: Reach = field(default_factory=Reach)
+    """Of the rules by themselves, beside `files`."""
+
+    def rules_of(self, rules: Iterable[FileRule]) -> list[FileRule]:
+        """Return `rules` without those of which all places are left out."""
+        remaining = {group.rule for group in self.groups}
+        return [rule for rule in rules if rule.id in remaining or not rule.facts.get("places")]
 
     @property
     def writes(self) -> list[FileWrite]:
@@ -195,19 +203,22 @@ def follow(
     choose: Choose = lambda groups: (),
     watch: Callable[[Iterator[SourceFile]], Iterator[SourceFile]] = lambda files: files,
     keep: Sequence[Path] = (),
+    needs_reach: bool = True,
 ) -> tuple[FollowedEdit, Rewrite]:
     """Return what becomes of the files below `folder` if they follow the edit that `changes` show.
 
-    Files and folders of `keep` stay, and rules that would change nothing in them go before others. Other arguments as in
-    `generalize` and `rewrite`. DataError if there is no edit that is small enough.
+    Files and folders of `keep` stay, and rules that would change nothing in them go before others. How far the rules reach by
+    themselves is found out where `needs_reach`. Other arguments as in `generalize` and `rewrite`. DataError if there is no edit
+    that is small enough.
     """
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))
     protected = find_protected(files, keep)
     negatives = {path.relative_to(folder).as_posix(): text for path, text in protected.items()}
-    files = [file for file in files if file.path not in protected]
-    followed = follow_edit(changes, files, folder, sandbox, ask, instruction, max_questions, negatives)
-    return followed, choose_places(followed.files, followed.rules, describe_skipped(search.skipped), choose)
+    open_files = [file for file in files if file.path not in protected]
+    followed = follow_edit(changes, open_files, folder, sandbox, ask, instruction, max_questions, negatives)
+    reach = measure_reach(followed.rules, files, followed.files, sandbox) if needs_reach else Reach()
+    return followed, choose_places(followed.files, followed.rules, describe_skipped(search.skipped), choose, reach)
 
 
 def find_protected(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Path, str]:
@@ -226,17 +237,20 @@ def find_protected(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Pa
 
 
 def choose_places(
-    files: Sequence[RewrittenFile], rules: Sequence[FileRule], skipped: str, choose: Choose = lambda groups: ()
-) -> Rewrite:
-    """Return files that `rules` change, without the groups of places that are left out."""
+    files: Sequence[RewrittenFile], rules: Sequence[FileRule], skipped: str, choose: Choose = lambda groups: (),
+    reach: Reach = _SAME_REACH,
+) -> Rewrite:  # fmt: skip
+    """Return files that `rules` change, without the groups of places that are left out; `reach` is that of the rules."""
     groups = group_places((place for file in files for place in file.places), rules)
     names = tuple(choose(groups))
     if names:
         accepts = find_rejected(groups, names)
         groups = keep_accepted(groups, accepts)
+        proposed = list_locations(files, rules)
         chosen = (rewrite_accepted(file.file, file.text, rules, accepts) for file in files)
         files = [file for file in chosen if file.places]
-    return Rewrite(tuple(files), tuple(groups), skipped, names)
+        reach = reach.without(proposed - list_locations(files, rules))
+    return Rewrite(tuple(files), tuple(groups), skipped, names, reach)
 
 
 def is_unsure(rules: Iterable[FileRule]) -> bool:

@@ -7,13 +7,14 @@ from typing import Literal
 
 from graftline.agent.check import CheckOutcome
 from graftline.agent.edits import PlaceEdit
+from graftline.codemod.reach import Reach
 from graftline.codemod.rule_file import FileRule
 from graftline.codemod.source_files import RewrittenFile
 from graftline.rollouts.state.state import State
 
 Outcome = Literal["changed", "already done", "no place", "no agreement", "no rule", "not asked"]
 MEANINGS: Mapping[Outcome, str] = {
-    "already done": "nothing to do: the files have what the instruction asks for, and nothing that it says is to go",
+    "already done": "nothing to do: the files have what the instruction asks for, and no line has what it says is to go",
     "no place": "no line of the files that parse has a word of the instruction; quote code in backticks, or give an --example",
     "no agreement": "the attempts of the model do not agree on an edit; give an --example, or say what is to be written",
     "no rule": "no rule makes the edit in any place; do it by hand, and `graftline follow` does the rest",
@@ -66,3 +67,5 @@ class Proposal:
     """After the last step."""
     skipped: str = ""
     """Files that were left out, by the reason."""
+    reach: Reach = field(default_factory=Reach)
+    """Of the rules by themselves, beside what is proposed."""

@@ -23,6 +23,7 @@ from graftline.agent.model import AgentModel
 from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_places
 from graftline.agent.proposal import Outcome, Proposal, Settings
 from graftline.agent.run import Run, learn_edit
+from graftline.agent.terms import describe_absent
 from graftline.agent.trials import Trial, accept_trial, try_place
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.canonical import words_of
@@ -31,6 +32,7 @@ from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
 from graftline.codemod.migration.imports import compare_names
 from graftline.codemod.migration.places import apply_rules, parses
+from graftline.codemod.reach import measure_reach
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
@@ -83,7 +85,8 @@ def refactor(
         proposal = refactor_files(
             instruction, paths, repository, sandbox, model, examples, kept_paths, settings, report, checker
         )
-        return replace(proposal, skipped=skipped)
+        reach = measure_reach(proposal.rules, files, proposal.files, sandbox)
+        return replace(proposal, skipped=skipped, reach=reach)
     finally:
         if checker is not None:
             checker.close()
@@ -138,11 +141,15 @@ def refactor_files(
     if _read(run):
         return _check(run, checker, "changed")
     places = find_places(instruction, run.open_texts, {path: file.language for path, file in files.items()})
+    absent = describe_absent(instruction, places.terms, places.counts, run.texts)
     if places.is_done:
+        run.undone += absent
         return run.propose("already done")
     if not places.blocks:
+        run.undone += absent
         return run.propose("no place")
     outcome = _edit_places(run, places)
+    run.undone += absent if outcome != "changed" else ()
     proposal = _check(run, checker, outcome)
     if model is None or proposal.tests is None or proposal.tests.passed is not False:
         return proposal

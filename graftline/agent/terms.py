@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from typing import Literal
 
 from graftline.codemod.migration.places import has_word
@@ -44,7 +44,7 @@ _STOP = frozenset((
 _QUALIFIER = 0.3
 _DOTTED = re.compile(r"(?P<name>[A-Za-z_$][\w$]*)(?P<dot>\.(?=\w))?")
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_$][\w$]{2,60}(?![\w$])")
-_MAX_NAMES_READ, _MAX_SIMILAR, _LEAST_SIMILAR = 20_000_000, 3, 0.6
+_MAX_NAMES_READ, _MAX_SIMILAR, _LEAST_SIMILAR, _LEAST_MISSPELT = 20_000_000, 3, 0.6, 0.8
 _SUFFIX = re.compile(r"(ations?|ings?|ed|es|s|e)$")
 
 
@@ -180,13 +180,7 @@ def add_similar(terms: Sequence[Term], texts: Mapping[str, str]) -> list[Term]:
     for term in terms:
         if not term.is_code or term.is_qualifier or any(has_word(term.text, text) for text in texts.values()):
             continue
-        if not names:
-            size = 0
-            for text in texts.values():
-                names.update(_NAME.findall(text))
-                size += len(text)
-                if size > _MAX_NAMES_READ:
-                    break
+        names = names or _count_names(texts)
         parts = frozenset(parts_of(term.text))
         likeness = {
             name: SequenceMatcher(None, name.lower(), term.text.lower()).ratio()
@@ -200,3 +194,34 @@ def add_similar(terms: Sequence[Term], texts: Mapping[str, str]) -> list[Term]:
             if likeness[name] >= _LEAST_SIMILAR
         ]
     return similar
+
+
+def describe_absent(
+    instruction: str, terms: Sequence[Term], counts: Mapping[str, int], texts: Mapping[str, str]
+) -> list[str]:
+    """Return a sentence for each name that the instruction says is to go and that no line has, with the names that are likest it.
+
+    `counts` are the lines that have a term. A word without a name that is like it is no misspelling.
+    """
+    absent = [term for term in terms if term.role == "old" and not term.is_qualifier and not counts[term.text]]
+    names = _count_names(texts) if absent else Counter()
+    sentences = []
+    for term in absent:
+        written = re.search(rf"(?<![\w$]){re.escape(term.text)}[\w$]*", instruction, re.IGNORECASE)
+        word = term.text if term.is_code or written is None else written[0]
+        if nearest := get_close_matches(word, names, _MAX_SIMILAR, _LEAST_MISSPELT):
+            listed = ", ".join(f"`{name}`" for name in nearest)
+            sentences.append(f"no line has `{word}`; if that is misspelt, the nearest names that are there: {listed}")
+    return sentences
+
+
+def _count_names(texts: Mapping[str, str]) -> Counter[str]:
+    """Return how often the names of some texts are there; those of a large repository are not all looked at."""
+    names: Counter[str] = Counter()
+    size = 0
+    for text in texts.values():
+        names.update(_NAME.findall(text))
+        size += len(text)
+        if size > _MAX_NAMES_READ:
+            break
+    return names

@@ -11,7 +11,13 @@ import click
 
 from graftline.cli.options import json_option, print_json, print_lines, style_diff
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
-from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
+from graftline.cli.rules_printing import (
+    describe_rule,
+    print_rewritten,
+    rewritten_as_json,
+    rule_as_dict,
+    write_rules_of_change,
+)
 from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -64,7 +70,7 @@ def follow(
     The edit becomes rules, the rules are tried on all files of FOLDER, and where it is not clear what you mean, you are
     asked. Imports and layout follow. Without --write, nothing is changed, nor where the tests fail."""
     from graftline.codemod.writes import default_journals, write_files
-    from graftline.repository import follow, is_unsure, read_changes
+    from graftline.repository import follow, read_changes
 
     changes = read_changes(folder, commit)
     if answers is not None and set(answers) - _ANSWERS.keys():
@@ -88,27 +94,21 @@ def follow(
         followed, result = follow(
             folder, changes, sandbox, answer if questions else None, instruction, questions,
             lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), keep=keep,
+            needs_reach=out is not None,
         )  # fmt: skip
+    notes = _list_notes(followed)
     if review is not None:
-        command = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
-        command += [word for path in keep for word in ("--keep", str(path))]
-        command += ["--about", instruction] if instruction else []
-        command += ["--answers", "".join(letters)] if letters else ["--questions", "0"]
-        command += ["--tests", tests] if tests else []
-        write_review(review, result, followed.rules, command)
-    if write and followed.contradictions and not (ask or letters):
-        raise DataError(
-            f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
-        )
-    if write and is_unsure(followed.rules) and not (ask or has_chosen or letters):
-        raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
+        command = _repeat(folder, commit, keep, instruction, "".join(letters), tests)
+        write_review(review, result, followed.rules, command, notes)
+    if write and not (ask or letters):
+        _refuse_doubtful(folder, followed, has_chosen)
     outcome = _run_tests(root, folder, tests, result.files) if tests and result.files else None
     has_failed = outcome is not None and outcome.passed is not True
     write = write and not has_failed
     if write:
         write_files(result.writes, default_journals())
     if out is not None and followed.rules:
-        write_rules(followed.rules, out)
+        write_rules_of_change(followed.rules, result, out)
     if as_json:
         values: dict[str, object] = {
             "rules": [rule_as_dict(rule) for rule in followed.rules],
@@ -121,7 +121,8 @@ def follow(
         }
         print_json({**values, **rewritten_as_json(result.files, result.groups)})
     else:
-        _print_followed(followed)
+        for line in [*map(describe_rule, followed.rules), *notes]:
+            click.echo(line, err=True)
         print_rewritten(result.files, result.groups, result.skipped, write, as_json=False, has_failed=has_failed)
     if has_failed or not followed.rules:
         raise click.exceptions.Exit(1)
@@ -202,15 +203,35 @@ def _open_answers(
         yield ask_model
 
 
-def _print_followed(followed: "FollowedEdit") -> None:
-    from graftline.codemod.explain import summarize
+def _repeat(
+    folder: Path, commit: str | None, keep: Sequence[Path], instruction: str, letters: str, tests: str
+) -> list[str]:
+    """Return the command that comes to the same again: answers that were given are in it."""
+    words = ["graftline", "follow", str(folder), *(["--commit", commit] if commit else [])]
+    words += [word for path in keep for word in ("--keep", str(path))]
+    words += ["--about", instruction] if instruction else []
+    words += ["--answers", letters] if letters else ["--questions", "0"]
+    return [*words, "--tests", tests] if tests else words
+
+
+def _refuse_doubtful(folder: Path, followed: "FollowedEdit", has_chosen: bool) -> None:
+    """Raise where what would be written may well not be meant; `has_chosen` is whether somebody said how much to ask."""
     from graftline.repository import is_unsure
 
-    for rule in followed.rules:
-        click.echo(f"{rule.id}: {summarize(rule.action)} (confidence {rule.facts['confidence']:.2f})", err=True)
-    if is_unsure(followed.rules):
-        click.echo(f"unsure: {_ADVICE}", err=True)
-    for sentence in followed.contradictions:
-        click.echo(f"contradictory: {sentence}; {_ADVICE_ON_CONTRADICTIONS}", err=True)
-    for sentence in followed.undone:
-        click.echo(f"not done: {sentence}", err=True)
+    if followed.contradictions:
+        raise DataError(
+            f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
+        )
+    if is_unsure(followed.rules) and not has_chosen:
+        raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
+
+
+def _list_notes(followed: "FollowedEdit") -> list[str]:
+    """Return what there is to know before anything is written, a line each."""
+    from graftline.repository import is_unsure
+
+    return [
+        *([f"unsure: {_ADVICE}"] if is_unsure(followed.rules) else []),
+        *(f"contradictory: {sentence}; {_ADVICE_ON_CONTRADICTIONS}" for sentence in followed.contradictions),
+        *(f"not done: {sentence}" for sentence in followed.undone),
+    ]

@@ -11,7 +11,13 @@ import click
 
 from graftline.cli.options import find_paths, json_option, pluralize, print_json
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
-from graftline.cli.rules_printing import print_rewritten, rewritten_as_json, rule_as_dict, write_rules
+from graftline.cli.rules_printing import (
+    describe_rule,
+    print_rewritten,
+    rewritten_as_json,
+    rule_as_dict,
+    write_rules_of_change,
+)
 from graftline.core.errors import BoundaryError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -62,16 +68,12 @@ def refactor(
     from graftline.agent.proposal import Settings
     from graftline.agent.refactor import refactor
     from graftline.codemod.writes import default_journals, write_files
-    from graftline.repository import choose_places, is_unsure, read_pairs
+    from graftline.repository import choose_places, read_pairs
 
     if record:
         find_paths(root)  # where there is no place for a record, nothing is begun
     pairs = [pair for before, after in examples for pair in read_pairs(before, after, None)]
-    is_dirty = _is_dirty(folder)
-    if is_dirty:
-        click.echo(f"{folder}: has files that differ from the current commit", err=True)
-        if write and not force:
-            raise DataError(f"{folder}: commit what differs, or say --force; nothing was changed")
+    _look_at_tree(folder, write and not force)
     opened = open_agent_model(root, model, Limits(tokens, seconds)) if model else nullcontext()
     with open_rule_sandbox(root) as sandbox, opened as agent_model:
         proposal = refactor(
@@ -81,29 +83,20 @@ def refactor(
         )  # fmt: skip
     result = choose_places(
         proposal.files, proposal.rules, proposal.skipped,
-        lambda groups: choose_rejected(groups, reject, ask, is_error=as_json),
+        lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), proposal.reach,
     )  # fmt: skip
-    if write and result.files and is_unsure(proposal.rules) and not (force or ask or reject):
-        names = ", ".join(rule.id for rule in proposal.rules if is_unsure([rule]))
-        raise DataError(
-            f"{folder}: {names}: {_ADVICE}; look at them without --write, or say --force; nothing was changed"
-        )
+    if write and result.files and not (force or ask or reject):
+        _refuse_unsure(folder, proposal)
     if result.files and not write:
         pages = agent_folder(root) / "review"
         review, out = review or pages / "review.html", out or pages / "rules.yml"
-    for path in (review, out):
-        if path is not None and result.files:
-            path.parent.mkdir(parents=True, exist_ok=True)
     if review is not None and result.files:
+        review.parent.mkdir(parents=True, exist_ok=True)
         command = _repeat(instruction, folder, examples, keep, tests, model, attempts, questions)
-        write_review(review, result, proposal.rules, command)
+        write_review(review, result, proposal.rules, command, _list_notes(proposal))
     if out is not None and result.files:
-        write_rules(proposal.rules, out)
-        click.echo(f"rules: {out}", err=True)
+        write_rules_of_change(proposal.rules, result, out)
     has_failed = proposal.tests is not None and proposal.tests.passed is not True
-    if has_failed and proposal.tests is not None:
-        printed = proposal.tests.output[-1500:] or "they print nothing"
-        click.echo(f"tests do not pass with the change: {printed}", err=True)
     is_written = write and bool(result.files) and (not has_failed or force)
     if is_written:
         write_files(result.writes, default_journals())
@@ -113,8 +106,7 @@ def refactor(
     if as_json:
         print_json(_as_dict(proposal, agent_model, result, is_written))
     else:
-        _print_proposal(proposal, agent_model)
-        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False, has_failed=has_failed)
+        _print_proposal(proposal, agent_model, result, is_written)
     if has_failed or (not result.files and proposal.outcome != "already done"):
         raise click.exceptions.Exit(1)
 
@@ -168,14 +160,28 @@ def _record(
     click.echo(f"recorded: {pluralize(len(rows), 'rule')} in {folder}", err=True)
 
 
-def _is_dirty(folder: Path) -> bool:
-    """Return whether tracked files differ from the current commit; False where there is no repository."""
+def _look_at_tree(folder: Path, needs_clean: bool) -> None:
+    """Say where tracked files differ from the current commit; DataError where none may. No repository has none."""
     from graftline.repository import read_changes
 
     try:
-        return bool(read_changes(folder, None))
+        is_dirty = bool(read_changes(folder, None))
     except (BoundaryError, ConfigError, DataError):
-        return False
+        return
+    if is_dirty:
+        click.echo(f"{folder}: has files that differ from the current commit", err=True)
+    if is_dirty and needs_clean:
+        raise DataError(f"{folder}: commit what differs, or say --force; nothing was changed")
+
+
+def _refuse_unsure(folder: Path, proposal: "Proposal") -> None:
+    """Raise where what would be written may well not be meant."""
+    from graftline.repository import is_unsure
+
+    if names := ", ".join(rule.id for rule in proposal.rules if is_unsure([rule])):
+        raise DataError(
+            f"{folder}: {names}: {_ADVICE}; look at them without --write, or say --force; nothing was changed"
+        )
 
 
 def _repeat(
@@ -191,23 +197,28 @@ def _repeat(
     return [*words, "--questions", str(questions)] if model and questions else words
 
 
-def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
+def _list_notes(proposal: "Proposal") -> list[str]:
+    """Return what there is to know before anything is written, a line each."""
     from graftline.agent.proposal import MEANINGS
-    from graftline.codemod.explain import summarize
     from graftline.repository import is_unsure
 
-    for rule in proposal.rules:
-        confidence = rule.facts.get("confidence")
-        shown = f" (confidence {confidence:.2f})" if confidence is not None else ""
-        click.echo(f"{rule.id}: {summarize(rule.action)}{shown}", err=True)
-    if is_unsure(proposal.rules):
-        click.echo(f"unsure: {_ADVICE}", err=True)
-    for sentence in proposal.contradictions:
-        click.echo(f"contradictory: {sentence}", err=True)
-    for sentence in proposal.undone:
-        click.echo(f"not done: {sentence}", err=True)
-    if proposal.outcome != "changed":
-        click.echo(MEANINGS[proposal.outcome], err=True)
+    tests, failure = proposal.tests, []
+    if tests is not None and tests.passed is not True:
+        failure = [f"tests do not pass with the change: {tests.output[-1500:] or 'they print nothing'}"]
+    return [
+        *failure,
+        *([f"unsure: {_ADVICE}"] if is_unsure(proposal.rules) else []),
+        *(f"contradictory: {sentence}" for sentence in proposal.contradictions),
+        *([MEANINGS[proposal.outcome]] if proposal.outcome != "changed" else []),
+        *(f"not done: {sentence}" for sentence in proposal.undone),
+    ]
+
+
+def _print_proposal(
+    proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool
+) -> None:  # fmt: skip
+    for line in [*map(describe_rule, proposal.rules), *_list_notes(proposal)]:
+        click.echo(line, err=True)
     if model is not None:
         spent = model.spent
         click.echo(
@@ -215,6 +226,11 @@ def _print_proposal(proposal: "Proposal", model: "AgentModel | None") -> None:
             f" {spent.tokens} tokens, {spent.seconds:.0f} s",
             err=True,
         )
+    has_failed = proposal.tests is not None and proposal.tests.passed is not True
+    if proposal.files:
+        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False, has_failed=has_failed)
+    elif proposal.skipped:
+        click.echo(f"not looked at: {proposal.skipped}", err=True)
 
 
 def _as_dict(proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool) -> dict[str, Any]:

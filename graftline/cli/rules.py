@@ -311,18 +311,21 @@ def choose_rejected(
 
 
 def write_review(
-    page: Path, result: "Rewrite", rules: "Sequence[FileRule]", command: Sequence[str]
-) -> None:  # fmt: skip
-    """Write the page of what `rules` change; what it says to type leaves out what is left out here."""
+    page: Path, result: "Rewrite", rules: "Sequence[FileRule]", command: Sequence[str], notes: Sequence[str] = ()
+) -> None:
+    """Write the page of what `rules` change, with `notes`; what it says to type leaves out what is left out here."""
     from graftline.codemod.explain import explain, summarize
     from graftline.codemod.follow import IMPORTS
     from graftline.codemod.review_page import format_review
     from graftline.codemod.source_files import replace_file
 
     words = {IMPORTS: ["what follows from the others"]}  # a rule of a file may have that id, too
-    words |= {rule.id: [rule.message or summarize(rule.action), *explain(rule.action)] for rule in rules}
+    for rule in rules:
+        confidence = rule.facts.get("confidence")
+        likely = f" (confidence {confidence:.2f})" if isinstance(confidence, float) else ""
+        words[rule.id] = [f"{rule.message or summarize(rule.action)}{likely}", *explain(rule.action)]
     whole = [*command, *(part for name in result.rejected for part in ("--reject", name)), "--write"]
-    replace_file(page, format_review(result.groups, words, whole).encode())
+    replace_file(page, format_review(result.groups, words, whole, notes).encode())
     click.echo(f"review: {page}", err=True)
 
 

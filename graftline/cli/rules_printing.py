@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graftline.codemod.review import PlaceGroup
     from graftline.codemod.rule_file import FileRule
     from graftline.codemod.source_files import FileMatches, RewrittenFile, SourceFile
+    from graftline.repository import Rewrite
 
 _LINES_SHOWN = 3
 _PLACES_SHOWN = 100
@@ -185,6 +186,19 @@ def write_rules(rules: "Sequence[FileRule]", out: Path, heading: Sequence[str] =
     replace_file(out, format_rules(rules, heading).encode())
 
 
+def write_rules_of_change(rules: "Sequence[FileRule]", result: "Rewrite", out: Path) -> None:
+    """Write the rules of a change, those aside of which all places are left out, and say where they do another thing by themselves."""
+    chosen = result.rules_of(rules)
+    if not chosen:
+        click.echo(f"rules: {out} is not written, all their places are left out", err=True)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_rules(chosen, out)
+    click.echo(f"rules: {out}", err=True)
+    for sentence in result.reach.describe(out.name):
+        click.echo(sentence, err=True)
+
+
 def _print_matches(matches: "Sequence[FileMatches]", has_searched: bool) -> None:
     if has_searched:
         places = pluralize(sum(len(match.lines) for match in matches), "place")
@@ -195,6 +209,14 @@ def _print_matches(matches: "Sequence[FileMatches]", has_searched: bool) -> None
         click.echo(f"  {match.file.path}: {len(match.lines)} (line {lines})", err=True)
     if len(matches) > _FILES_SHOWN:
         click.echo(f"  and {len(matches) - _FILES_SHOWN} more files; --json lists all", err=True)
+
+
+def describe_rule(rule: "FileRule") -> str:
+    """Return a rule in one line, with how likely it is that it is the one that is meant, where that is known."""
+    from graftline.codemod.explain import summarize
+
+    confidence = rule.facts.get("confidence")
+    return f"{rule.id}: {summarize(rule.action)}{f' (confidence {confidence:.2f})' if confidence is not None else ''}"
 
 
 def rule_as_dict(rule: "FileRule") -> dict[str, Any]:

@@ -30,12 +30,14 @@ _STRICTNESS = {
 def summarize(action: PatternAction | RuleAction) -> str:
     """Return one line that says what `action` does."""
     rule = rule_of(action)
-    subject = _what(rule["rule"])
+    subject = _what(rule["rule"]) + _summarize_surroundings(rule["rule"])
     fix = template_of(rule["fix"])
     if not fix.strip():
         return f"Remove {subject}"
     if isinstance(rule["fix"], Mapping) and fix == "$A" and rule["fix"].get("expandEnd"):
         return f"Remove {subject}, and keep what follows it"
+    if parts := list_replaced_parts(rule):
+        return f"Replace {' and '.join(f'{_quote(old)} by {_quote(new)}' for old, new in parts)} in {subject}"
     old = _only_pattern(rule["rule"]) or "$A"
     if fix.startswith(old) and fix[len(old) :].lstrip(" ,;").startswith("\n"):
         return f"Insert {_quote(fix[len(old) :])} after {subject}"
@@ -73,6 +75,23 @@ def _what(rule: Any) -> str:
     if isinstance(name, Mapping) and name.get("regex"):
         text += f" whose {name.get('field', 'part')} is like {_quote(str(name['regex']))}"
     return text
+
+
+def _summarize_surroundings(rule: Any) -> str:
+    """Return what a rule says of the code around a match, where that is the kind of a node."""
+    inner = rule.get("inside") if isinstance(rule, Mapping) else None
+    return f" inside a `{inner['kind']}`" if isinstance(inner, Mapping) and inner.get("kind") else ""
+
+
+def list_replaced_parts(rule: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the regular expressions that a rule replaces within its match, and by what; none where it writes more than that."""
+    transforms = rule.get("transform") or {}
+    if not transforms or template_of(rule["fix"]) != f"${next(reversed(transforms))}":
+        return []
+    parts = [inner.get("replace") if isinstance(inner, Mapping) else None for inner in transforms.values()]
+    if not all(isinstance(part, Mapping) and {"replace", "by"} <= part.keys() for part in parts):
+        return []
+    return [(str(part["replace"]), str(part["by"])) for part in parts if part]
 
 
 def format_metadata(value: Any) -> str:

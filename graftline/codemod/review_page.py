@@ -36,11 +36,13 @@ boxes.forEach(box => box.addEventListener("change", show));
 """
 
 
-def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str]], command: Sequence[str]) -> str:
+def format_review(
+    groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str]], command: Sequence[str], notes: Sequence[str] = ()
+) -> str:
     """Return the page.
 
     `words` are lines that say what a rule does, by its id, in short first; `command` is what writes all of it, to which the
-    page adds what is left out.
+    page adds what is left out; `notes` are what there is to know before that, a line each.
     """
     places = sum(len(group.places) for group in groups)
     files = len({place.path for group in groups for place in group.places})
@@ -51,6 +53,7 @@ def format_review(groups: Sequence[PlaceGroup], words: Mapping[str, Sequence[str
         f"<style>{_STYLE}</style>\n<h1>{pluralize(places, 'place')} in {pluralize(files, 'file')}</h1>\n",
         "<p>The places of each rule are grouped by what they look like; those that are unlike the others come first, marked as "
         "rare. To leave a group or a part of it out, uncheck it: the command at the end of this page says so then.</p>\n",
+        *(f'<p class="rare">{escape(escape_controls(note))}</p>\n' for note in notes),
         *sections,
         f'<p id="command">To write what is checked: <code>{escape(shlex.join(command))}</code></p>\n',
         f"<script>{_SCRIPT}</script>\n</html>\n",

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from graftline.astgrep.action import MAX_RULE, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.astgrep.rule_text import rule_action
-from graftline.codemod.explain import summarize
+from graftline.codemod.explain import list_replaced_parts, summarize
 from graftline.core.config import Config, parse_yaml, to_yaml
 from graftline.core.errors import DataError
 
@@ -89,7 +89,8 @@ def slug(action: PatternAction | RuleAction) -> str:
     assertEquals($A, $B) => assertEqual($A, $B)    assertequals-to-assertequal
     """
     rule = rule_of(action)
-    old, new = _words(" ".join(_texts(rule["rule"]))), _words(" ".join(_texts(rule["fix"])))
+    written = [*_texts(rule["fix"]), *(by for _, by in list_replaced_parts(rule))]
+    old, new = _words(" ".join(_texts(rule["rule"]))), _words(" ".join(written))
     gone, come = [word for word in old if word not in new], [word for word in new if word not in old]
     if gone and come:
         words = [*gone[-2:], "to", *come[:2]]
@@ -206,4 +207,4 @@ def _texts(rule: Any) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    return list(dict.fromkeys(_WORD.findall(re.sub(r"\$+\w+", " ", text))))
+    return list(dict.fromkeys(_WORD.findall(re.sub(r"\$+\w+|\\[bBdDsSwW]", " ", text))))

@@ -127,7 +127,7 @@ class FollowedResult(AppliedResult):
     """Is this to be changed so? Call again with one more letter in `answers`: y, n, or d for do not know."""
     contradictions: list[str]
     undone: list[str]
-    """What was not done, and why."""
+    """What was not done, and why, and where the rules of `yaml` by themselves do another thing."""
 
 
 class RefactoredResult(AppliedResult):

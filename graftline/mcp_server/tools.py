@@ -217,11 +217,11 @@ def follow_tree(
         )
     fields = _describe_rewrite(call, result, write) | {
         "rules": _say_rules(followed.rules),
-        "yaml": format_rules(followed.rules) if followed.rules else "",
+        "yaml": format_rules(chosen) if (chosen := result.rules_of(followed.rules)) else "",
         "unsure": unsure,
         "question": _describe_question(call, folder, questions[0]) if questions else None,
         "contradictions": list(followed.contradictions),
-        "undone": list(followed.undone),
+        "undone": [*followed.undone, *result.reach.describe("yaml", call.relative)],
     }
     return FollowedResult.model_validate(fields), result.writes if write else []
 
@@ -239,7 +239,7 @@ def refactor_tree(
             jail=call.agent.jail, settings=Settings(attempts=attempts), report=call.report,
         )  # fmt: skip
         tokens = model.spent.tokens if model else 0
-    result = choose_places(proposal.files, proposal.rules, proposal.skipped, lambda groups: reject)
+    result = choose_places(proposal.files, proposal.rules, proposal.skipped, lambda groups: reject, proposal.reach)
     tests = proposal.tests
     if write and tests is not None and tests.passed is not True:
         raise DataError(f"{path}: the tests do not pass with the change; nothing was changed: {tests.output[-1000:]}")
@@ -247,8 +247,8 @@ def refactor_tree(
         "outcome": proposal.outcome,
         "meaning": MEANINGS[proposal.outcome],
         "rules": _say_rules(proposal.rules),
-        "yaml": format_rules(proposal.rules) if proposal.rules else "",
-        "undone": list(proposal.undone),
+        "yaml": format_rules(chosen) if (chosen := result.rules_of(proposal.rules)) else "",
+        "undone": [*proposal.undone, *result.reach.describe("yaml", call.relative)],
         "contradictions": list(proposal.contradictions),
         "tests_passed": tests.passed if tests else None,
         "model_tokens": tokens,

@@ -236,39 +236,30 @@ def _insert(
     if not statements:
         return
     group, key = _group_of(new, language), _sort_key(new, language)
-    alike = [n for n, s in enumerate(statements) if _group_of(s.text, language) == group]
+    # nothing of Python may stand before these
+    future = [n for n, s in enumerate(statements) if language == "python" and "__future__" in s.text]
+    alike = [n for n, s in enumerate(statements) if n not in future and _group_of(s.text, language) == group]
     same_form = [n for n in alike if _sort_key(statements[n].text, language)[0] == key[0]]
     candidates = same_form or alike
+    separator = "\n"
     if language in ("python", "java") and candidates:
         later = [n for n in candidates if _sort_key(statements[n].text, language) > key]
-        if later:
-            number, is_before = later[0], True
-        else:
-            number, is_before = candidates[-1], False
+        number, is_before = (later[0], True) if later else (candidates[-1], False)
     elif language == "java":
         static = [n for n, s in enumerate(statements) if _sort_key(s.text, language)[0] == key[0]]
         later = [n for n in static if _sort_key(statements[n].text, language) > key]
         number, is_before = (later[0], True) if later else (len(statements) - 1, False)
         separator = "\n\n"
-        current = texts[number]
-        texts[number] = f"{new}{separator}{current or ''}" if is_before else f"{current or ''}{separator}{new}"
-        return
-    elif language == "python":
-        is_standard = group == "standard"
-        future = [n for n, s in enumerate(statements) if "__future__" in s.text]
-        number, is_before = (future[-1] + 1 if future else 0, True) if is_standard else (len(statements) - 1, False)
-        number = min(number, len(statements) - 1)
-        current = texts[number]
-        separator = "\n\n" if not (future and number == future[-1]) else "\n"
-        texts[number] = f"{new}{separator}{current or ''}" if is_before else f"{current or ''}\n{new}"
-        return
+    elif language == "python" and group == "standard":
+        number, is_before, separator = (future[-1], False, "\n\n") if future else (0, True, "\n\n")
     else:
         number, is_before = len(statements) - 1, False
+        separator = "\n\n" if number in future else "\n"
     current = texts[number]
-    if current is None:
+    if current is None:  # what goes leaves its line, and no blank ones
         texts[number] = new
     else:
-        texts[number] = f"{new}\n{current}" if is_before else f"{current}\n{new}"
+        texts[number] = separator.join((new, current) if is_before else (current, new))
 
 
 def _assemble(

@@ -197,9 +197,10 @@ def list_words(text: str, statements: Sequence[Statement]) -> set[str]:
 
 
 def _is_code(name: str, text: str, language: Language) -> bool:
-    """Return whether a name of code is `name`, and not a word of a string alone."""
+    """Return whether a name of code is `name`, and not a word of a string, or what is behind a dot, alone."""
     nodes = find_all(outline_once(text, language).root, {"regex": f"^{re.escape(name)}$"})
-    return any(node.kind().endswith("identifier") for node in nodes)
+    names = (node.range().start.index for node in nodes if node.kind().endswith("identifier"))
+    return any(text[max(0, start - 1) : start] != "." for start in names)
 
 
 def is_defined(name: str, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from graftline.agent.terms import edit_by_words, read_terms
 from graftline.agent.trials import hold_back
 from graftline.codemod.follow import follow_edit
 from graftline.codemod.history import FileChange
+from graftline.codemod.reach import Reach, measure_reach
 from graftline.codemod.source_files import SourceFile
 from graftline.core.errors import DataError
 from graftline.llm.base import ChatRequest
@@ -159,6 +161,8 @@ def test_limits_end_the_questions(repository: Path, model: FakeModel) -> None:
         ("Use `fetch` instead of `gather`.", "already done", "", ""),
         ("Load with fetch instead of get", "not asked", "", ""),
         ("qwer tzui", "no place", "", ""),
+        ("Rename `fetchh` to `fetch`.", "already done", "", ""),
+        ("Rename fetchh to gather", "no place", "", ""),
     ],
 )
 def test_without_a_model_what_is_written_out_is_done(
@@ -167,6 +171,8 @@ def test_without_a_model_what_is_written_out_is_done(
     proposal = run(repository, instruction)
     assert proposal.outcome == outcome
     assert not path or line in changed(proposal, repository)[path]
+    misspelt = "no line has `fetchh`; if that is misspelt, the nearest names that are there: `fetch`"
+    assert (misspelt in proposal.undone) == ("fetchh" in instruction)
     assert bool(proposal.rules) == bool(path)
 
 
@@ -277,6 +283,14 @@ def test_places_that_share_no_word_with_edit_and_instruction_stay_and_are_counte
     held = hold_back(followed, read_terms("Use `timeout`"))
     assert (held.files, held.rules) == ((), ())
     assert "2 places that a rule would change have no word" in held.undone[-1]
+    # of a rule that is written, what it does by itself is told
+    some = replace(held, files=followed.files[1:])
+    reach = measure_reach(followed.rules, files, some.files, MemorySandbox())
+    assert reach == Reach(beyond=((tmp_path / "b.py", 1),))
+    assert reach.describe("r.yml", lambda path: path.name)[0].endswith("it changes 1 place more than this, at b.py:1")
+    assert measure_reach(followed.rules, files[:1], followed.files, MemorySandbox()) == Reach(
+        short_of=((tmp_path / "c.py", 1),)
+    )
 
 
 def test_words_that_leave_no_choice_are_an_edit() -> None:

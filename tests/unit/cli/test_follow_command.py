@@ -89,6 +89,24 @@ def test_an_edit_of_a_folder_is_followed_from_a_commit_as_well(repository: Path)
     ]
 
 
+def test_rules_that_reach_further_by_themselves_than_what_is_left_are_written_with_where(repository: Path) -> None:
+    commit(repository, {"app/d.py": "from app.net import get\n\nload = [get(url, [7]) for url in (1, 2)]\n"})
+    (repository / "app/a.py").write_text(EDITED, "utf-8")
+    [group] = [g for g in json.loads(run("--answers", "yy", "--json").stdout)["groups"] if g["rule"] != "imports"]
+    assert group["places"] == 2
+    result = run("--answers", "yy", "--output", "rules.yml", "--reject", f"{group['id']}.2")
+    advice = "rules.yml: by itself, in `graftline apply` or `ast-grep scan`, it changes 1 place more than this, at repo/app/d.py:3"
+    assert ("rules: rules.yml\n" in result.stderr, advice in result.stderr) == (True, True), result.stderr
+    applied = json.loads(CliRunner().invoke(main, ["--root", ".", "apply", "rules.yml", "repo", "--json"]).stdout)
+    assert "load = [fetch(url, [7])" in next(f["diff"] for f in applied["files"] if f["path"] == "repo/app/d.py")
+    Path("rules.yml").unlink()
+    assert (
+        "rules: rules.yml is not written"
+        in run("--answers", "yy", "--output", "rules.yml", "--reject", group["rule"]).stderr
+    )
+    assert not Path("rules.yml").exists()
+
+
 def test_a_group_that_is_rejected_stays(repository: Path) -> None:
     (repository / "app/a.py").write_text(EDITED, "utf-8")
     groups = json.loads(run("--answers", "y", "--json").stdout)["groups"]

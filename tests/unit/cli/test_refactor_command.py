@@ -125,6 +125,8 @@ def test_words_change_what_they_name_and_an_unsure_reading_is_not_written(
     example = ("Write optional types as X | None", "repo", "--example", "before.py", "after.py", "--force")
     shown = run(*example)
     assert ("unsure: " in shown.stderr, shown.exit_code) == (True, 0), shown.stderr
+    page = Path("data/agent/review/review.html").read_text("utf-8")
+    assert ("unsure: the edit can be read" in page, bool(re.search(r"\(confidence 0\.\d\d\)", page))) == (True, True)
     subprocess.run(["git", "-C", "repo", "commit", "-qam", "x"], check=True, env=_environment())
     refused = run(*example[:-1], "--write")
     assert (refused.exit_code, "say --force; nothing was changed" in refused.stderr) == (1, True), refused.stderr

@@ -73,6 +73,18 @@ def test_a_whole_rule_is_explained_part_by_part() -> None:
             ),
             "Insert `g()` after `function_definition` whose name is like `^f$`",
         ),
+        (
+            RuleAction(rule={"pattern": "a($A)", "inside": {"kind": "return_statement"}}, fix="b($A)"),
+            "Replace `a($A)` inside a `return_statement` by `b($A)`",
+        ),
+        (
+            RuleAction(
+                rule={"pattern": "$WHOLE", "kind": "comment", "regex": r"\ba\b"},
+                fix="$T0",
+                transform={"T0": {"replace": {"source": "$WHOLE", "replace": r"\ba\b", "by": "b"}}},
+            ),
+            r"Replace `\ba\b` by `b` in `comment` like `\ba\b`",
+        ),
     ],
 )
 def test_a_rule_has_one_line_that_says_what_it_does(action: PatternAction | RuleAction, line: str) -> None:

@@ -46,6 +46,21 @@ _CASES = {
         "python", _TIMEZONE, {},
         "def timezone(): ...\n\nx = 1\n", "def timezone(): ...\n\nx = timezone\n", "def timezone(): ...\n\nx = timezone\n",
     ),
+    "moved": (
+        "python", {"c": Source("json", "c")}, {},
+        "from a import b\n\nb(1)\n", "from a import b\n\nc(1)\n", "from json import c\n\nc(1)\n",
+    ),
+    "future": (
+        "python", {"json": Source("json", "*")}, {},
+        "from __future__ import annotations\n\nfrom a import b\n\nx(b)\n",
+        "from __future__ import annotations\n\nfrom a import b\n\njson(b)\n",
+        "from __future__ import annotations\n\nimport json\n\nfrom a import b\n\njson(b)\n",
+    ),
+    "java-moved": (
+        "java", {"D": Source("q", "D")}, {},
+        "package a;\n\nimport b.C;\n\nclass A { C x; }\n", "package a;\n\nimport b.C;\n\nclass A { D x; }\n",
+        "package a;\n\nimport q.D;\n\nclass A { D x; }\n",
+    ),
     "java-sorted": (
         "java", _LOCALE, {},
         "package a;\n\nimport java.util.List;\nimport java.util.Map;\n\nclass A { List x = f(a.toLowerCase()); Map y; }\n",
@@ -101,6 +116,6 @@ def test_most_files_say_where_a_name_comes_from():
 
 
 def test_a_word_of_a_string_lacks_no_import():
-    before, after = 'f(a, "b")\n', 'f("c", "d", e)\n'
+    before, after = 'f(a, "b")\n', 'f("c", "d", e, a.c)\n'
     names = compare_names(before, after, "python")
     assert follow_imports(names, after, "x.py", "python", {}.get, {}) == (after, frozenset({"e"}))
