@@ -4,7 +4,6 @@ Models of one or two billion parameters edit a block right about twice as often 
 of their edits do the same to a repository, that is nearly always right; so agreement is what an edit is believed by.
 """
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +22,9 @@ from graftline.core.tokens import bound_tokens
 from graftline.datasets.commit_messages import clean_message
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.questions import seed_of
-from graftline.rollouts.round_trip import read_text
+from graftline.rollouts.fenced_code import fence_code, read_text
 from graftline.rollouts.state.state import State, render
+from graftline.rollouts.teachers.prompt import Prompt
 
 Fault = Literal["", "unchanged", "unreadable", "does not parse", "not answered"]
 _MAX_IMPORT_LINES, _MAX_ANSWER_TOKENS = 12, 1_024
@@ -45,7 +45,14 @@ _SHOWN: Sequence[tuple[Language, str, str, str]] = (
     ("javascript", "Compare with null by `!==`.", "if (x != null) { go() }", "if (x !== null) { go() }"),
 )
 """Edits that are shown before each question."""
-_FENCES = re.compile(r"`{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """What is asked about, beside the code."""
+
+    instruction: str
+    language: Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,7 @@ def _attempt(
     code = textwrap.dedent(block.text)
     context += f"An earlier try failed:\n{feedback}\n\n" if feedback else ""
     request = ChatRequest(
-        messages=edit_messages(clean_message(instruction), code, block.language, context),
+        messages=edit_messages(clean_message(instruction), code, block.language, context, model.prompt),
         # a whole block, and some more; an answer without end is cut off
         max_tokens=min(_MAX_ANSWER_TOKENS, bound_tokens(code) + 96),
         temperature=0.0 if number == 1 else DRAWN_TEMPERATURE,
@@ -162,8 +169,15 @@ def _attempt(
     return Attempt(edited, "")
 
 
-def edit_messages(instruction: str, code: str, language: Language, context: str = "") -> tuple[Message, ...]:
-    """Return the question for `code` as the instruction asks for; `context` stands before it."""
+def edit_messages(
+    instruction: str, code: str, language: Language, context: str = "", prompt: Prompt | None = None
+) -> tuple[Message, ...]:
+    """Return the question for `code` as the instruction asks for; `context` stands before it.
+
+    A model that was trained to edit is asked by its `prompt` about the code alone.
+    """
+    if prompt is not None:
+        return prompt.chat(_Edit(instruction, language), code, State())
     messages = [Message(role="system", content=_SYSTEM)]
     for shown_language, task, before, after in _SHOWN:
         messages.append(Message(role="user", content=_ask(task, before, shown_language)))
@@ -172,8 +186,7 @@ def edit_messages(instruction: str, code: str, language: Language, context: str 
 
 
 def _ask(task: str, code: str, language: Language) -> str:
-    fence = "`" * (1 + max(map(len, _FENCES.findall(code)), default=2))
-    return f"Language: {language}\nTask: {task}\nCode:\n{fence}{language}\n{code.rstrip()}\n{fence}"
+    return f"Language: {language}\nTask: {task}\nCode:\n{fence_code(code, language)}"
 
 
 def replace_block(text: str, block: Block, written: str) -> str:

@@ -21,6 +21,7 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
 from graftline.llm.questions import fits_into, seed_of
+from graftline.rollouts.teachers.prompt import PROMPT_FILE, Prompt, load_prompt, unpack_prompt
 
 _PATIENCE_S, _STALL_S = 10.0, 600.0
 """A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
@@ -81,6 +82,8 @@ class AgentModel:
     """As reports call it."""
     spent: Spent = field(default_factory=Spent)
     clock: Callable[[], float] = time.monotonic
+    prompt: Prompt | None = None
+    """How a model is asked that was trained to edit; one that was not is asked as `agent.edits` says."""
     draw: int = 0
     """Another one is another draw of the same run; 0 has the likeliest first answer at each place."""
 
@@ -155,7 +158,25 @@ def open_model(
     key = secrets.require(fleet.api_key, f"fleet {fleet_name!r}") if fleet.api_key else None
     pool = ActorPool(fleet, key, PoolSettings(patience_s=_PATIENCE_S, stall_s=_STALL_S))
     model = BlockingChatModel(pool)
-    return AgentModel(model, fleet.prompt_and_answer_tokens, answers, limits or Limits(), adapter, name)
+    prompt = find_edit_prompt(configs, fleet, adapter)
+    return AgentModel(model, fleet.prompt_and_answer_tokens, answers, limits or Limits(), adapter, name, prompt=prompt)
+
+
+def find_edit_prompt(configs: Path, fleet: Fleet, adapter: str) -> Prompt | None:
+    """Return the prompt by which a model was trained to edit; None of one that was not.
+
+    That of an adapter lies in its folder, that of a whole model is named in its fleet. ConfigError where a file does not fit.
+    """
+    if not adapter:
+        prompt = load_prompt(configs, fleet.prompt)
+    else:
+        [folder] = [folder for folder in fleet.adapters if Path(folder).name == adapter]
+        path = configs.parent / folder / PROMPT_FILE
+        if not path.is_file():  # of another version, or of others
+            return None
+        prompt = unpack_prompt(path)
+    settings = prompt.settings
+    return prompt if settings.answer.layout == "code" and not settings.has_shots else None
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from graftline.codemod.equality import Level, compare_texts, normalize_whitespac
 from graftline.codemod.place_score import compare_texts as compare_lines_of
 from graftline.core.errors import DataError
 from graftline.core.text_diff import summarize_change
+from graftline.rollouts.repository_task import RepositoryTask
+from graftline.rollouts.task import Task
 
 _MAX_DRAWN, _MAX_EXAMPLE = 6, 800
 ItemT = TypeVar("ItemT")
@@ -78,6 +80,12 @@ def list_single_places(change: MultiFileChange) -> list[SinglePlace]:
         block = Block(place.path, language, place.start, place.end, text)
         singles.append(SinglePlace(block, before, place.text, example))
     return singles
+
+
+def task_of_place(task: RepositoryTask, place: SinglePlace) -> Task:
+    """Return the lines of a place of `task` as a task of their own."""
+    block = place.block
+    return task.ask_about(f"{task.id}#{block.path}:{block.start + 1}", block.language, place.code, place.target)
 
 
 def take_turns(lists: Sequence[Sequence[ItemT]], rounds: int) -> list[ItemT]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.agent.places import Block, find_places
-from graftline.agent.single_places import SinglePlace, list_single_places
+from graftline.agent.single_places import SinglePlace, list_single_places, task_of_place
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
@@ -118,7 +118,7 @@ def case_of_repository(task: RepositoryTask) -> Case:
     """Return a change of a whole repository; models that write one rule are shown the place that its words lead to."""
     block = find_shown_block(task.instruction, task.texts)
     code = textwrap.dedent(block.text) if block else ""
-    shown = _task_of(task, task.id, block.language if block else task.language, code, code)
+    shown = task.ask_about(task.id, block.language if block else task.language, code, code)
     return Case(task=shown, edit_class=REPOSITORIES, repository=task)
 
 
@@ -138,28 +138,9 @@ def find_shown_block(instruction: str, texts: Mapping[str, str]) -> Block | None
 def cases_of_places(task: RepositoryTask) -> list[Case]:
     """Return single places of a change, in an order that depends on the change alone."""
     return [
-        Case(
-            task=_task_of(
-                task,
-                f"{task.id}#{place.block.path}:{place.block.start + 1}",
-                place.block.language,
-                place.code,
-                place.target,
-            ),
-            edit_class=PLACES,
-            repository=task,
-            place=place,
-        )
+        Case(task=task_of_place(task, place), edit_class=PLACES, repository=task, place=place)
         for place in list_single_places(task.change)
     ]
-
-
-def _task_of(task: RepositoryTask, id: str, language: Language, before: str, target: str) -> Task:
-    return Task(
-        id=id, dataset="repository_changes", language=language, instruction=task.instruction, before=before, target=target,
-        license=task.license, group=task.repo, origin=task.origin, instruction_source=task.instruction_source,
-        answerable=task.answerable, answerable_by=task.answerable_by,
-    )  # fmt: skip
 
 
 class _Text(BaseModel):

@@ -15,7 +15,6 @@ from graftline.agent.proposal import Settings
 from graftline.agent.single_places import Shows, SinglePlace
 from graftline.agent.terms import read_terms
 from graftline.agent.texts import actions_of, propose_change, texts_of
-from graftline.astgrep.action import Action
 from graftline.codemod.change_places import MultiFileChange, ShownPlace
 from graftline.codemod.equality import normalize_whitespace
 from graftline.codemod.migration.generalize import Ask, generalize
@@ -25,10 +24,8 @@ from graftline.core.hashing import digest, sha256_text
 from graftline.evals.attempt import Attempted, Cost, Failed, Produced, Question, Replies, Reply, Unaskable
 from graftline.evals.cases import repository_of
 from graftline.evals.solvers import why_unaskable
-from graftline.rollouts.collect import RolloutConfig, collect
+from graftline.rollouts.answer_grading import attempt_edit
 from graftline.rollouts.state.state import State
-from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.runner import language_of
 
@@ -87,13 +84,8 @@ class AgentSolver:
             task.instruction, block, task.before, model, self._settings.attempts, self._settings.least_votes,
             lambda text: sha256_text(normalize_whitespace(text)),
         )  # fmt: skip
-        is_agreed = edit.votes >= self._settings.least_votes
-        actions = induce_actions(task, edit.after, self._sandbox) if is_agreed else ()
-        gold = {"gold_action": actions[0] if actions else None, "gold_next": tuple(actions[1:])}
-        config = RolloutConfig(max_steps=max(1, len(actions)))
-        return Attempted(
-            question, collect(task.model_copy(update=gold), MemoryTeacher(), self._sandbox, config, number)
-        )
+        edited = edit.after if edit.votes >= self._settings.least_votes else task.before
+        return Attempted(question, attempt_edit(task, edited, self._sandbox, number=number))
 
 
 class DemonstrationSolver:
@@ -190,12 +182,3 @@ def replace_words(instruction: str, texts: Mapping[str, str]) -> dict[str, str]:
         for path, text in changed.items():
             changed[path] = pattern.sub(lambda _, word=after: word, text)  # type: ignore[misc]
     return changed
-
-
-def induce_actions(task: Task, edited: str, sandbox: Sandbox) -> list[Action]:
-    """Return the actions, one after the other, that make `edited` of the text of a task; none where there are none."""
-    if edited == task.before:
-        return []
-    example = task.model_copy(update={"target": edited, "tests": None, "gold_action": None, "gold_next": ()})
-    attempt = collect(example, InductionTeacher(sandbox), sandbox, RolloutConfig())
-    return [step.model_output.action for step in attempt.path if step.model_output.action is not None]

@@ -17,10 +17,9 @@ from graftline.core.processes import WorkerDied, Workers
 from graftline.core.text_diff import unified_diff
 from graftline.evals.attempt import Answered, Attempt, Attempted, Failed, Produced, Reply, Unaskable
 from graftline.evals.cases import Case, HeldOutExample, repository_of
-from graftline.rollouts.answer_grading import grade_answer
+from graftline.rollouts.answer_grading import grade_answer, read_actions
 from graftline.rollouts.repository_task import RepositoryTask, grade_texts, rewrite_all
 from graftline.rollouts.reward import BAD_FORMAT, RewardWeights
-from graftline.rollouts.teachers.answer import ParseError, parse_answer
 from graftline.rollouts.trajectory import TrajectoryStep
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
@@ -106,9 +105,8 @@ class Grader:
         if key in self._cache:
             return self._cache[key]
         graded = grade_answer(case.task, reply.text, reply.answer_format, self._sandbox, RewardWeights())
-        level = Level.NONE if graded.step is None else graded.step.level
-        actions = [] if graded.answer is None else [graded.answer.action]
-        facts = _facts(case, [] if graded.step is None else [graded.step])
+        level, facts = graded.level, _facts(case, graded.steps)
+        actions = facts["actions"]
         after = facts["after"]
         if case.place is not None and after is not None and after != case.task.before and not level.is_verified:
             # lines that are no program of their own may be one in their file
@@ -129,13 +127,13 @@ class Grader:
     def _grade_rule(self, reply: Answered) -> dict[str, Any]:
         """Return what the rule of an answer is worth in a whole repository."""
         repository = repository_of(reply.question.case)
-        answer = parse_answer(reply.text, reply.answer_format)
-        if isinstance(answer, ParseError):
+        actions = read_actions(reply.question.case.task, reply.text, reply.answer_format, self._sandbox)
+        if actions is None:
             return _grade_nothing(reply, BAD_FORMAT)
-        texts = rewrite_all(repository, [answer.action], self._sandbox)
+        texts = rewrite_all(repository, actions, self._sandbox)
         if isinstance(texts, Verdict):
-            return {"actions": (answer.action,), "reward": None, "cause": str(texts), "verdict": texts}
-        return {**self._grade_texts(repository, texts), "actions": (answer.action,)}
+            return {"actions": tuple(actions), "reward": None, "cause": str(texts), "verdict": texts}
+        return {**self._grade_texts(repository, texts), "actions": tuple(actions)}
 
     def _grade_produced(self, reply: Produced) -> dict[str, Any]:
         place, repository = reply.question.case.place, repository_of(reply.question.case)

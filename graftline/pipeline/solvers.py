@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, assert_never
 
-from graftline.agent.model import AgentModel, Limits
+from graftline.agent.model import AgentModel, Limits, find_edit_prompt
 from graftline.agent.proposal import Settings
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest, sha256_file
@@ -89,6 +89,8 @@ class Solvers:
                     by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest(), **by}
                 else:
                     by = {**asdict(settings_of(entry)), **by}
+                    if own_prompt := self._edit_prompt(entry):
+                        by["prompt_digest"] = own_prompt.digest()
                 if own := _own_adapter(fleet, entry.adapter):
                     by["adapter_digest"] = _folder_digest(self._paths.root / own)
                 return {**config_of_entry, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
@@ -123,8 +125,10 @@ class Solvers:
                     yield solver
             case AgentEntry():
                 with self._model(entry) as (model, context, _):
-                    limits = Limits(entry.tokens, entry.seconds)
-                    agent = AgentModel(model, context, limits=limits, adapter=entry.adapter, name=entry.fleet)
+                    limits, prompt = Limits(entry.tokens, entry.seconds), self._edit_prompt(entry)
+                    agent = AgentModel(
+                        model, context, limits=limits, adapter=entry.adapter, name=entry.fleet, prompt=prompt
+                    )
                     settings, shown = settings_of(entry), entry.demonstrations
                     yield AgentSolver(agent, self._lineage.ports.sandbox, settings, shown, entry.shows)
             case DemonstrationsEntry():
@@ -246,6 +250,9 @@ class Solvers:
 
     def _prompt(self, name: str) -> Prompt:
         return load_prompt(self._paths.configs, name)
+
+    def _edit_prompt(self, entry: AgentEntry) -> Prompt | None:
+        return find_edit_prompt(self._paths.configs, self._fleet(entry), entry.adapter)
 
     def _adapter(self, entry: Entry) -> str:
         """Return the recipe whose stored adapter a solver asks; empty where it asks none of those."""

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
 from graftline.codemod.change_places import MultiFileChange, ShownPlace
 from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.place_score import PlaceScore, total_reward
@@ -22,10 +23,11 @@ from graftline.core.hashing import digest
 from graftline.core.jsonl import read_lines
 from graftline.datasets.language import language_of_path
 from graftline.datasets.repository_changes.change import ChangedFile, RepositoryChange
+from graftline.rollouts.answer_grading import read_actions
 from graftline.rollouts.reward import BAD_FORMAT, Reward
 from graftline.rollouts.task import Task
 from graftline.rollouts.task_tests import verdict_of
-from graftline.rollouts.teachers.answer import AnswerFormat, ParseError, parse_answer
+from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.sandbox.base import Request, Sandbox, TestRequest, Verdict
 from graftline.sandbox.jail.spec import TestSpec
 
@@ -85,20 +87,15 @@ class RepositoryTask(RepositoryChange):
         if not hunks:
             raise DataError(f"{self.id}: has no place that is small enough to be shown; leave it out")
         _, path, hunk = min(hunks, key=lambda item: item[:2])
+        return self.ask_about(self.id, self.language, hunk.before, hunk.after, f" ({path}:{hunk.line})")
+
+    def ask_about(self, id: str, language: Language, before: str, target: str, place: str = "") -> Task:
+        """Return some lines of the change as a task; `place` is added to its origin."""
         return Task(
-            id=self.id,
-            dataset="repository_changes",
-            language=self.language,
-            instruction=self.instruction,
-            before=hunk.before,
-            target=hunk.after,
-            license=self.license,
-            group=self.repo,
-            origin=f"{self.origin} ({path}:{hunk.line})",
-            instruction_source=self.instruction_source,
-            answerable=self.answerable,
-            answerable_by=self.answerable_by,
-        )
+            id=id, dataset="repository_changes", language=language, instruction=self.instruction, before=before, target=target,
+            license=self.license, group=self.repo, origin=f"{self.origin}{place}", instruction_source=self.instruction_source,
+            answerable=self.answerable, answerable_by=self.answerable_by,
+        )  # fmt: skip
 
     @cached_property
     def change(self) -> MultiFileChange:
@@ -207,7 +204,7 @@ def grade_repository_answer(
     task: RepositoryTask, text: str, answer_format: AnswerFormat, sandbox: Sandbox
 ) -> tuple[bool, Reward]:
     """Return whether the answer of a model can be read, and what its rule is worth in the whole repository."""
-    answer = parse_answer(text, answer_format)
-    if isinstance(answer, ParseError):
+    actions = read_actions(task.block, text, answer_format, sandbox)
+    if actions is None:
         return False, Reward(value=0.0, cause=BAD_FORMAT)
-    return True, grade_actions(task, [answer.action], sandbox).reward
+    return True, grade_actions(task, actions, sandbox).reward

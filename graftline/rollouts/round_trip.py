@@ -6,7 +6,6 @@ answered nothing is known: that is never taken for a fault of its instruction. A
 answer is compared, a rewording is checked, and nothing else is done with either.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from graftline.core.hashing import digest
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.questions import count_chat_tokens, seed_of
+from graftline.rollouts.fenced_code import fence_code, read_text
 from graftline.rollouts.round_trip_config import RoundTripConfig
 from graftline.rollouts.task import WORDS_ALONE, Task
 from graftline.sandbox.base import Sandbox
@@ -33,8 +33,6 @@ _REWORD = (
     "You are a software engineer who asks a colleague for a change of code. Ask for what the request asks for in words of your own, as"
     " short as you would, and leave nothing out: names, values and code stay as they are, in backticks. Answer with the request alone."
 )
-_FENCES = re.compile(r"`{3,}")
-_BLOCK = re.compile(r"^(?P<fence>`{3,})[\w+#-]*[ \t]*\n(?P<text>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +125,8 @@ class EditModel:
 
 def edit_question(instruction: str, code: str, language: Language, context: str = "") -> str:
     """Return the question for `code` as the instruction asks for; `context` stands before it."""
-    fence = "`" * (1 + max(map(len, _FENCES.findall(code)), default=2))
     # the code first: servers read what several questions begin with once
-    return f"{context}Code:\n{fence}{language}\n{code.rstrip()}\n{fence}\n\nInstruction:\n{instruction}"
+    return f"{context}Code:\n{fence_code(code, language)}\n\nInstruction:\n{instruction}"
 
 
 def is_wordable(task: Task) -> bool:
@@ -198,13 +195,6 @@ def is_fair(wording: str, task: Task) -> bool:
     is_other = " ".join(wording.split()) != " ".join(task.instruction.split())
     is_text = len(wording) <= MAX_CHARACTERS and all(sign.isprintable() or sign in "\n\t" for sign in wording)
     return is_other and is_text and named <= words_of(task.instruction)
-
-
-def read_text(answer: str) -> str | None:
-    """Return the text in the first fenced block of an answer, or all of one that has none; None where it is empty."""
-    match = _BLOCK.search(answer)
-    text = match["text"] if match else answer
-    return None if not text.strip() or (match is None and _FENCES.search(text)) else text
 
 
 def is_reachable_target(text: str, before: str, target: str, language: Language, sandbox: Sandbox) -> bool:

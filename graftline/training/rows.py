@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from graftline.agent.single_places import list_single_places, take_turns, task_of_place
 from graftline.astgrep.action import ACTION
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import canonicalize
 from graftline.core.errors import ConfigError
+from graftline.core.hashing import sha256_text
 from graftline.datasets.edit import Edit
 from graftline.datasets.instruction_source import FIELDS
 from graftline.datasets.splits import Split
@@ -22,19 +24,33 @@ from graftline.datasets.synthetic.excerpts import split_into_excerpts
 from graftline.datasets.synthetic.families import has_held_out_form
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.exports.chats import dpo_rows, sft_rows, srl_rows
+from graftline.rollouts.fenced_code import fence_code
+from graftline.rollouts.repository_task import RepositoryTask
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import Task, check_trainable, select_for_agents, validate_tasks
+from graftline.rollouts.task_instructions import ask_for_edit
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.rollouts.teachers.answer import Answer, fits_format, format_answer
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Match, Request, Sandbox
-from graftline.training.settings import ComposedSource, Part, Source, SyntheticSource, TrajectorySource, parts_of
+from graftline.training.settings import (
+    ChangesSource,
+    ComposedSource,
+    Part,
+    Source,
+    SyntheticSource,
+    TasksSource,
+    TrajectorySource,
+    parts_of,
+)
 
 Row = dict[str, Any]
 _MAX_SIDE, _HEAD, _TAIL = 100, 60, 30
 """Characters of a place in a thought; of a longer one its beginning and its end."""
 _THOUGHT_PLACES = 2
+_OF_ACTIONS = ("dpo", "srl")
+"""Recipes whose examples are actions, and not what they make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +61,31 @@ class Material:
     edits: Callable[[Language], Sequence[Edit]]
     attempts: Callable[[Language], tuple[Mapping[str, Task], Sequence[Trajectory]]]
     """The tasks by id, and the attempts at them."""
+    tasks: Callable[[Language], Sequence[Task]]
+    changes: Callable[[], Sequence[RepositoryTask]]
+    """Changes of repositories, of any language."""
     sandbox: Sandbox
     counted: Callable[[Sequence[Edit]], Iterator[Edit]] = iter
     """Reports how many edits became tasks."""
 
 
-def check_fits(recipe: str, source: Source) -> None:
-    """Raise ConfigError where a recipe cannot be trained on `source`, for it needs answers that are known to be wrong."""
+def check_fits(recipe: str, source: Source, prompt: Prompt) -> None:
+    """Raise ConfigError where a recipe cannot be trained on `source`: it needs answers that are wrong, or `prompt` other ones."""
+    is_code, kinds = prompt.settings.answer.layout == "code", {part.kind for part in parts_of(source)}
+    if is_code and recipe in _OF_ACTIONS:
+        raise ConfigError(
+            f"recipe {recipe!r} learns from actions, and prompt {source.prompt!r} is answered with code; use another prompt"
+        )
+    if is_code and "trajectories" in kinds:
+        raise ConfigError(
+            f"prompt {source.prompt!r} is answered with code, and trajectories have actions; use data.kind: tasks"
+        )
+    if not is_code and kinds & {"tasks", "changes"}:
+        kind = min(kinds & {"tasks", "changes"})
+        raise ConfigError(
+            f"data.kind: {kind} has no known actions, which prompt {source.prompt!r} is answered with; use a prompt whose"
+            " layout is code, such as edit"
+        )
     if recipe not in _TASK_ROWS and not all(isinstance(part, TrajectorySource) for part in parts_of(source)):
         raise ConfigError(
             f"recipe {recipe!r} learns from answers that are wrong, and synthetic edits have none; use data.kind:"
@@ -70,10 +104,15 @@ def rows_of(
         return [], []
     if isinstance(source, TrajectorySource) and not prompt.settings.shows_target:
         return _trajectory_rows(material, recipe, source, prompt, most, left_out)
-    if isinstance(source, TrajectorySource):
-        tasks = _tasks_of_attempts(material, source, prompt, most, left_out)
-    else:
-        tasks = _synthetic_tasks(material, source, prompt, most)
+    match source:
+        case TrajectorySource():
+            tasks = _tasks_of_attempts(material, source, prompt, most, left_out)
+        case TasksSource():
+            tasks = _stored_tasks(material, source, most, left_out)
+        case ChangesSource():
+            tasks = _tasks_of_changes(material, source, most, left_out)
+        case SyntheticSource() | ComposedSource():
+            tasks = _synthetic_tasks(material, source, prompt, most)
     thoughts = _thoughts(tasks, material.sandbox) if prompt.settings.answer.layout == "thought" else []
     return list(rows_of_tasks(recipe, tasks, prompt, thoughts)), tasks
 
@@ -87,7 +126,8 @@ def _synthetic_tasks(
         if isinstance(source, ComposedSource):
             # none is left out again, and so many of each language
             share = -(-most // len(source.languages))
-            edits += compose(pieces, language, share, seed, sandbox, source.most_characters)
+            composed = compose(pieces, language, share, seed, sandbox, source.most_characters)
+            edits += composed if prompt.settings.shows_target else _with_instructions(composed, sandbox)
         else:
             share = -(-most * OVERSAMPLING // len(source.languages))
             per_snippet, templates = source.per_snippet, source.templates
@@ -95,6 +135,46 @@ def _synthetic_tasks(
     tasks = validate_tasks(material.counted(edits), sandbox).tasks
     sayable = [task for task in tasks if is_sayable(task, prompt)]
     return balance(sayable, most, lambda task: task.language, template_of)
+
+
+def _with_instructions(edits: Iterable[Edit], sandbox: Sandbox) -> Iterator[Edit]:
+    """Yield the edits that rules find words for, with those; what came with them names an example that is not shown."""
+    for edit in edits:
+        worded = ask_for_edit(edit.model_copy(update={"instruction": "", "instruction_source": "none"}), sandbox)
+        if worded.instruction_source != "none":
+            yield worded
+
+
+def _stored_tasks(material: Material, source: TasksSource, most: int, left_out: Counter[str]) -> list[Task]:
+    """Return tasks of the split, in an order that says nothing of where they come from."""
+    tasks = [
+        task
+        for language in source.languages
+        for task in material.tasks(language)
+        if (source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic"))
+        and len(task.before) <= source.most_characters
+    ]
+    chosen = sorted(
+        select_for_agents(tasks, source.instructions, left_out), key=lambda task: sha256_text(f"train {task.id}")
+    )
+    return balance(chosen, most, lambda task: task.language, lambda task: task.dataset)
+
+
+def _tasks_of_changes(material: Material, source: ChangesSource, most: int, left_out: Counter[str]) -> list[Task]:
+    """Return places of changes, one of each before the second of one."""
+    changes = [change for change in material.changes() if change.language in source.languages]
+    chosen = sorted(
+        select_for_agents(changes, source.instructions, left_out), key=lambda change: sha256_text(change.id)
+    )
+    places = [
+        [
+            task
+            for place in list_single_places(change.change)
+            if len((task := task_of_place(change, place)).before) <= source.most_characters
+        ]
+        for change in balance(chosen, len(chosen), lambda change: change.language)
+    ]
+    return take_turns(places, source.places)[:most]
 
 
 def _tasks_of_attempts(
@@ -165,7 +245,9 @@ def rows_of_tasks(recipe: str, tasks: Sequence[Task], prompt: Prompt, thoughts: 
 
 
 def is_sayable(task: Task, prompt: Prompt) -> bool:
-    """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
+    """Return whether what solves `task` may be said in answer to `prompt`: its code, or one action that is known."""
+    if prompt.settings.answer.layout == "code":
+        return True
     return task.gold_action is not None and not task.gold_next and fits_format(_answer(task), prompt.settings.answer)
 
 
@@ -195,8 +277,12 @@ def _on_one_line(text: str) -> str:
 
 
 def _chat_row(task: Task, prompt: Prompt, think: str) -> Row:
-    answer = replace(_answer(task), think=think)
-    message = {"role": "assistant", "content": format_answer(answer, prompt.settings.answer.layout)}
+    layout = prompt.settings.answer.layout
+    if layout == "code":
+        content = fence_code(task.target, task.language)
+    else:
+        content = format_answer(replace(_answer(task), think=think), layout)
+    message = {"role": "assistant", "content": content}
     return {"messages": [*first_question(task, prompt), message], **_origin(task)}
 
 

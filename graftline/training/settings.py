@@ -62,8 +62,35 @@ class TrajectorySource(_Source):
     """At which tasks: those that can be done from their instruction, or all that have one."""
 
 
+class TasksSource(_Source):
+    """Tasks as they are stored, whoever attempted them, with the text after as the answer: for prompts that ask for code."""
+
+    kind: Literal["tasks"] = "tasks"
+    of: Literal["all", "real", "synthetic"] = "real"
+    """Kind of the edits."""
+    instructions: Instructions = "answerable"
+    """Which of them: those that can be done from their instruction, or all that have one."""
+    most_characters: int = Field(default=800, ge=40)
+    """Of a text before."""
+
+
+class ChangesSource(_Source):
+    """Single places of changes that span a repository, by what their authors say of them: for prompts that ask for code."""
+
+    kind: Literal["changes"] = "changes"
+    places: int = Field(default=4, ge=1, le=6)
+    """Of a change, at most."""
+    instructions: Instructions = "answerable"
+    """As of tasks."""
+    most_characters: int = Field(default=800, ge=40)
+    """Of the lines of a place."""
+
+
 class ComposedSource(_Source):
-    """Composed edits on pieces of the splits (`datasets.synthetic.composed`): every kind of change."""
+    """Composed edits on pieces of the splits (`datasets.synthetic.composed`): every kind of change.
+
+    A prompt that shows the instruction gets those of which rules make one.
+    """
 
     kind: Literal["composed"] = "composed"
     most_characters: int = Field(default=140, ge=40)
@@ -71,7 +98,9 @@ class ComposedSource(_Source):
     seed: int = 0
 
 
-Part = Annotated[SyntheticSource | ComposedSource | TrajectorySource, Field(discriminator="kind")]
+Part = Annotated[
+    SyntheticSource | ComposedSource | TrajectorySource | TasksSource | ChangesSource, Field(discriminator="kind")
+]
 
 
 class MixtureSource(Config):
@@ -97,10 +126,13 @@ class MixtureSource(Config):
         return self
 
 
-Source = Annotated[SyntheticSource | ComposedSource | TrajectorySource | MixtureSource, Field(discriminator="kind")]
+Source = Annotated[
+    SyntheticSource | ComposedSource | TrajectorySource | TasksSource | ChangesSource | MixtureSource,
+    Field(discriminator="kind"),
+]
 
 
-def parts_of(source: Source) -> tuple[SyntheticSource | ComposedSource | TrajectorySource, ...]:
+def parts_of(source: Source) -> tuple[Part, ...]:
     """Return the parts of a mixture; `source` itself where it is none."""
     return source.parts if isinstance(source, MixtureSource) else (source,)
 

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from graftline.core.build import Built, Contents
-from graftline.core.config import Config, load_yaml, to_yaml
+from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.core.hashing import digest, sha256_text
 from graftline.core.markdown import table
@@ -34,10 +34,18 @@ from graftline.prompts.outcome import Outcome
 from graftline.prompts.settings import PromptLearningConfig
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.task import Instructions, Task, describe_left_out, select_for_agents
-from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
+from graftline.rollouts.teachers.prompt import (
+    PROMPT_FILE,
+    Prompt,
+    Prompts,
+    PromptSettings,
+    Shot,
+    load_prompt,
+    pack_prompt,
+)
 
 PROMPTS_FILE = "teacher_prompts.yaml"
-PROMPT, OUTCOME, PAGE, BEST = "prompt.yaml", "outcome.json", "front.md", "best.md"
+OUTCOME, PAGE, BEST = "outcome.json", "front.md", "best.md"
 JOURNAL = ".journal.jsonl"
 _MOST_ROWS = 30
 
@@ -190,9 +198,7 @@ def write_outcome(
             f"prompt {name!r}: {outcome.error or 'the optimization was ended before it was done'}; run again, it goes on"
         )
     settings = begun_with.model_copy(update=best.texts)
-    shown = [shot.model_dump(mode="json", exclude_defaults=True) for shot in shots]
-    tree = {"shots": shown, "prompts": {name: settings.model_dump(mode="json")}}
-    (partial / PROMPT).write_text(to_yaml(tree), "utf-8")
+    (partial / PROMPT_FILE).write_text(pack_prompt(name, settings, shots), "utf-8")
     (partial / OUTCOME).write_text(outcome.model_dump_json(indent=1) + "\n", "utf-8")
     (partial / PAGE).write_text(page(name, outcome), "utf-8")
     (partial / BEST).write_text("\n".join(_texts(best.texts)) + "\n", "utf-8")

@@ -21,13 +21,25 @@ from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter
 from graftline.pipeline.teacher_terms import select_trainable, teachers_without_training
+from graftline.rollouts.repository_task import RepositoryTask, load_repository_tasks
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task, describe_left_out
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.rollouts.trajectory import Trajectory
 from graftline.training.recipes.open import load_recipe, recipe_names
 from graftline.training.rows import Material, Row, check_fits, rows_of
-from graftline.training.settings import HELD_OUT, TASKS, TRAIN, Source, TinkerTrainingConfig, TrajectorySource, parts_of
+from graftline.training.settings import (
+    HELD_OUT,
+    TASKS,
+    TRAIN,
+    ChangesSource,
+    ComposedSource,
+    Source,
+    SyntheticSource,
+    TasksSource,
+    TinkerTrainingConfig,
+    parts_of,
+)
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
 
 _TRAIN_SPLIT: Split = "train"
@@ -101,13 +113,14 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
         raise ConfigError(
             f"recipe {name!r}: {paths.relative(paths.adapter(name))} holds runs; give its file another name"
         )
-    check_fits(config.recipe, source)
     languages = lineage.catalog.languages
     if unknown := [language for language in source.languages if language not in languages]:
         raise ConfigError(
             f"recipe {name!r}: data.languages: {unknown[0]!r} has no splits; configs/datasets.yaml has {', '.join(languages)}"
         )
-    return source, load_prompt(paths.configs, source.prompt)
+    prompt = load_prompt(paths.configs, source.prompt)
+    check_fits(config.recipe, source, prompt)
+    return source, prompt
 
 
 def _material(lineage: Lineage, split: Split, by_terms: dict[Language, Counter[str]]) -> Material:
@@ -127,16 +140,25 @@ def _material(lineage: Lineage, split: Split, by_terms: dict[Language, Counter[s
         by_terms[language] = Counter()  # parts of one recipe may read the same language
         return {task.id: task for task in tasks}, select_trainable(chosen, refused, by_terms[language])
 
+    def tasks_of(language: Language) -> list[Task]:
+        return list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
+
+    def changes() -> list[RepositoryTask]:
+        return load_repository_tasks(lineage.paths.repository_changes / f"{split}.jsonl")
+
     refused = teachers_without_training(lineage.paths.configs)
 
-    return Material(split, edits, attempts, lineage.ports.sandbox, lineage.track)
+    return Material(split, edits, attempts, tasks_of, changes, lineage.ports.sandbox, lineage.track)
 
 
 def _inputs(lineage: Lineage, source: Source) -> dict[str, ArtifactRecord]:
     inputs: dict[str, ArtifactRecord] = {}
     for split, part in product((_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT), parts_of(source)):
+        if isinstance(part, ChangesSource):
+            inputs["repository_changes"] = lineage.read_input(lineage.paths.repository_changes, "repository_changes")
+            continue
         for language in part.languages:
-            if not isinstance(part, TrajectorySource):
+            if isinstance(part, SyntheticSource | ComposedSource):
                 inputs[f"splits.{language}.{split}"] = lineage.read_input(
                     lineage.paths.partition("processed", language, split), "splits"
                 )
@@ -144,6 +166,8 @@ def _inputs(lineage: Lineage, source: Source) -> dict[str, ArtifactRecord]:
             inputs[f"tasks.{language}.{split}"] = lineage.read_input(
                 lineage.paths.partition("tasks", language, split), "tasks"
             )
+            if isinstance(part, TasksSource):
+                continue
             for folder in lineage.teacher_folders(language, split):
                 key = f"teacher_trajectories.{language}.{split}.{folder.name}"
                 inputs[key] = lineage.read_input(folder, "teacher_trajectories")

@@ -32,7 +32,7 @@ from graftline.pipeline.stages.sft_dataset import source_of, write_rows
 from graftline.pipeline.teacher_terms import describe_teacher, fleets_of_teachers
 from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.prompt import Prompt
+from graftline.rollouts.teachers.prompt import PROMPT_FILE, Prompt, pack_prompt
 from graftline.training.adapter import check_adapter, download_adapter
 from graftline.training.answers import Questions, check_known, overview, rows, solve
 from graftline.training.card import CARD, card
@@ -87,6 +87,8 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
             _teachers(dataset, lineage.paths),
         )  # fmt: skip
         (partial / CARD).write_text(model_card, "utf-8")
+        # whoever asks the adapter asks as it was trained to be asked
+        (partial / PROMPT_FILE).write_text(pack_prompt(source.prompt, prompt.settings, prompt.shots), "utf-8")
         return Contents(_counts(run, scores), facts=run.computed_with)
 
     return lineage.build(lineage.paths.adapter(name), request, make)

@@ -2,7 +2,8 @@
 
 Of the layouts, `json` is one object with `think`, `action` and `state_update`; `tags` is `<think>`, `<action>` and
 `<state_update>`, with JSON in the last two, and the last tag may be missing, since generation stops there; `action` is the
-action as JSON, and nothing else; `thought` has one line before that.
+action as JSON, and nothing else; `thought` has one line before that. `code` says no action: it is the text after, of which
+induction makes them (`rollouts.answer_grading`).
 
 The schema uses what the grammars of vLLM and of llama.cpp both know: no references, all properties in the order in which they
 are to be written.
@@ -30,10 +31,10 @@ from graftline.rollouts.state.state import MAX_CHARACTERS, StateUpdate, state_up
 ActionForm = Literal["plain", "pattern", "rule"]
 """`plain`: a pattern and its rewrite; `pattern`: with selector and strictness, too; `rule`: a whole ast-grep rule."""
 
-Layout = Literal["json", "tags", "action", "thought"]
+Layout = Literal["json", "tags", "action", "thought", "code"]
 """`json`: one object, by a schema that the server keeps the model to; `tags`: for models that need no such help; `action`:
 the action alone, by a schema too, for models that are trained to say nothing else; `thought`: a line of thought before it,
-for models that are trained to say that."""
+for models that are trained to say that; `code`: the whole text after in a fenced block, for models that edit."""
 
 BY_SCHEMA: frozenset[Layout] = frozenset({"json", "action"})
 """Layouts that a JSON schema can say."""
@@ -58,6 +59,7 @@ _FORM_OF = {
     "tags": "<think>...</think><action>{...}</action><state_update>{...}</state_update>",
     "action": "one JSON object with `pattern` and `rewrite`",
     "thought": "a line that says what becomes what, and after it one JSON object with `pattern` and `rewrite`",
+    "code": "the whole code after the change in one fenced block",
 }
 
 

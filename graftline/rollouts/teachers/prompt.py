@@ -17,17 +17,20 @@ from pydantic import AfterValidator, Field, model_validator
 
 from graftline.astgrep.action import ACTION, Action
 from graftline.astgrep.binding import Language
-from graftline.core.config import Config, load_yaml
+from graftline.core.config import Config, load_yaml, to_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
 from graftline.core.paths import file_name
 from graftline.core.text_diff import summarize_change
 from graftline.llm.base import Message
+from graftline.rollouts.fenced_code import fence_code
 from graftline.rollouts.state.state import State, StateUpdate, render
 from graftline.rollouts.teachers.answer import Answer, AnswerFormat, format_answer
 from graftline.rollouts.teachers.base import Proposal, Turn
 
 _NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
+PROMPT_FILE = "prompt.yaml"
+"""In the folder of what was made by a prompt, an optimized one or an adapter: that prompt."""
 _OPTIMIZED = "optimized/"
 """Before the name of a prompt that an optimization ended with."""
 _MAX_ECHO = 600
@@ -65,7 +68,7 @@ class Shot(Config):
     instruction: str = Field(min_length=1)
     code: str = Field(min_length=1)
     after: str = ""
-    """What the action makes of it; shown by prompts that show the target."""
+    """What the action makes of it; shown by prompts that show the target, or ask for code."""
     think: str
     action: Action
     state_update: StateUpdate
@@ -126,6 +129,15 @@ class PromptSettings(Config):
         return bool(_SHOWS_TARGET & {*_NAME.findall(self.user)})
 
     @model_validator(mode="after")
+    def _asks_once_for_code(self) -> Self:
+        if self.answer.layout == "code" and (self.shows_target or self.few_shots.count):
+            raise ValueError(
+                "answer.layout: 'code' is the text after, which verified steps lack and `user` must not show; set"
+                " few_shots.count to 0, and name `$instruction` and `$code`"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_whole_examples(self) -> Self:
         if self.shows_target and self.few_shots.count:
             raise ValueError(
@@ -166,16 +178,16 @@ class Prompt:
         Raises:
             ConfigError: the target is to be shown, and a shot has none.
         """
-        if settings.shows_target and any(not shot.after for shot in shots):
+        if (settings.shows_target or settings.answer.layout == "code") and any(not shot.after for shot in shots):
             raise ConfigError(
                 "shots: one has no `after`, which the prompt shows; say what its action makes of its code"
             )
         self.settings = settings
-        self._shots = tuple(shots)
+        self.shots = tuple(shots)
 
     def digest(self, ids: Sequence[str] = ()) -> str:
         """Return what tells the templates, the settings and the shots, those with `ids` after those of the file."""
-        shots = [shot.model_dump(mode="json") for shot in self._shots]
+        shots = [shot.model_dump(mode="json") for shot in self.shots]
         return digest({"settings": self.settings.model_dump(mode="json"), "shots": shots, "ids": [*ids]})
 
     def chat(
@@ -196,11 +208,12 @@ class Prompt:
         if settings.shows_target and target is None:
             raise ConfigError("the prompt shows the target, which is not known here; use another prompt")
         messages = [Message(role="system", content=settings.system)] if settings.system else []
-        for shot in (*self._shots, *shots):
+        for shot in (*self.shots, *shots):
             answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)
+            content = fence_code(shot.after, shot.language) if layout == "code" else format_answer(answer, layout)
             messages += [
                 Message(role="user", content=self._question(shot, shot.code, shot.after)),
-                Message(role="assistant", content=format_answer(answer, layout)),
+                Message(role="assistant", content=content),
             ]
         tell = self._as_chat if settings.turns == "chat" else self._as_notes
         messages += tell(task, turns, text, target or "")
@@ -248,11 +261,26 @@ def load_prompt(configs: Path, name: str) -> Prompt:
     """
     own, path = name.removeprefix(_OPTIMIZED), configs / "teacher_prompts.yaml"
     if own != name:
-        path, name = configs.parent / "data" / "prompts" / file_name(own) / "prompt.yaml", own
+        path, name = configs.parent / "data" / "prompts" / file_name(own) / PROMPT_FILE, own
     prompts = load_yaml(path, Prompts)
     if name not in prompts.prompts:
         raise ConfigError(f"{path}: prompt {name!r} is unknown; known: {', '.join(sorted(prompts.prompts))}")
     return Prompt(prompts.prompts[name], prompts.shots if prompts.prompts[name].has_shots else ())
+
+
+def pack_prompt(name: str, settings: PromptSettings, shots: Sequence[Shot]) -> str:
+    """Return the text of a file with one prompt, which goes with what was made by it."""
+    shown = [shot.model_dump(mode="json", exclude_defaults=True) for shot in shots]
+    return to_yaml({"shots": shown, "prompts": {name: settings.model_dump(mode="json")}})
+
+
+def unpack_prompt(path: Path) -> Prompt:
+    """Return the prompt of a file with one; ConfigError where it holds another number of them, or does not fit."""
+    prompts = load_yaml(path, Prompts)
+    if len(prompts.prompts) != 1:
+        raise ConfigError(f"{path}: holds {len(prompts.prompts)} prompts; one was expected")
+    [settings] = prompts.prompts.values()
+    return Prompt(settings, prompts.shots if settings.has_shots else ())
 
 
 def _action(turn: Turn) -> str:

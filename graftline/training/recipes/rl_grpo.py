@@ -64,7 +64,7 @@ class RlGrpo(GroupRecipe):
             is_read, reward = grade_repository_answer(example.item, answer.text, answer_format, self._sandbox)
             return Scored(rl_reward(is_read, reward), reward.cause)
         graded = grade_answer(example.item, answer.text, answer_format, self._sandbox, self._config.weights)
-        return Scored(rl_reward(graded.answer is not None, graded.reward), graded.reward.cause)
+        return Scored(rl_reward(graded.is_read, graded.reward), graded.reward.cause)
 
     def _questions(self, path: Path) -> list[tuple[Any, Task | RepositoryTask]]:
         tasks = [_task(row, path, number) for number, row in enumerate(read_objects(path), 1)]
