@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graftline.astgrep.action import Action, PatternAction, RuleAction
 from graftline.codemod.equality import Level, normalize_whitespace
-from graftline.rollouts.collect import RolloutConfig, collect, grade_step
+from graftline.rollouts.collect import RolloutConfig, collect, grade_step, take_actions
 from graftline.rollouts.exports.chats import Chat, message_dicts
 from graftline.rollouts.fenced_code import read_code
 from graftline.rollouts.reward import BAD_FORMAT, Reward, RewardWeights
@@ -17,7 +17,7 @@ from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import AnswerFormat, ParseError, parse_answer
 from graftline.rollouts.teachers.base import Proposal
-from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
+from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 from graftline.sandbox.base import Sandbox
@@ -95,9 +95,7 @@ def attempt_edit(
     SandboxError where the sandbox failed.
     """
     actions = induce_actions(task, edited, sandbox)
-    gold = {"gold_action": actions[0] if actions else None, "gold_next": tuple(actions[1:])}
-    config = RolloutConfig(max_steps=max(1, len(actions)), weights=weights or RewardWeights())
-    return collect(task.model_copy(update=gold), MemoryTeacher(), sandbox, config, number)
+    return take_actions(task, actions, sandbox, weights or RewardWeights(), "edit", number)
 
 
 def induce_actions(task: Task, edited: str, sandbox: Sandbox) -> list[Action]:

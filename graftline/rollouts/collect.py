@@ -14,6 +14,7 @@ from typing import Protocol
 
 from pydantic import Field
 
+from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.codemod.canonical import similarity
 from graftline.codemod.cost import is_general
 from graftline.codemod.equality import Level, normalize_blank_lines
@@ -94,19 +95,56 @@ def _collect_once(
     for step in progress.load() if progress else ():
         attempt.add(step)
     ending = attempt.run(number, progress)
+    result = _make_trajectory(task, teacher.name, attempt.steps, attempt.level, ending, attempt.cause, number, made_by)
+    return result.with_timings(Timings(_milliseconds_since(start), tuple(attempt.answers_ms)))
+
+
+def take_actions(
+    task: Task,
+    actions: Sequence[PatternAction | RuleAction],
+    sandbox: Sandbox,
+    weights: RewardWeights,
+    name: str,
+    number: int = 1,
+) -> Trajectory:
+    """Return the attempt of whoever is called `name` that takes all `actions`, one after the other.
+
+    It goes on where a text in between is right: what counts is the last one, which tests judge, too. It ends early where an
+    action makes no text. SandboxError where the sandbox failed.
+    """
+    steps, text, level, ending = list[TrajectoryStep](), task.before, Level.NONE, "no_action"
+    for action in actions:
+        is_last = len(steps) == len(actions) - 1
+        judged = task if is_last else task.model_copy(update={"tests": None})
+        step = grade_step(judged, text, State(), Proposal("", action, StateUpdate()), steps, sandbox, weights)
+        assert step.sandbox_result is not None  # there is an action
+        after, level = step.sandbox_result.after, step.level
+        is_kept = after is not None and step.reward.value is not None
+        steps.append(step.model_copy(update={"is_kept": is_kept}))
+        ending = "done" if level.is_verified else "max_steps"
+        if after is None or not is_kept:
+            ending = step.reward.cause
+            break
+        text = after
+    return _make_trajectory(task, name, steps, level, ending, "", number, "")
+
+
+def _make_trajectory(
+    task: Task, teacher: str, steps: Sequence[TrajectoryStep], level: Level, ending: str, cause: str, number: int, made_by: str
+) -> Trajectory:  # fmt: skip
     return Trajectory(
         **{name: getattr(task, name) for name in _OF_TASK},
         task_id=task.id,
         task_digest=task.digest,
         attempt=number,
         made_by=made_by,
-        teacher=teacher.name,
-        steps=tuple(attempt.steps),
-        level=attempt.level,
+        teacher=teacher,
+        steps=tuple(steps),
+        level=level,
         ending=ending,
-        failure="" if attempt.level.is_verified else attempt.cause or ending,
-        reward=_reward_attempt(attempt.steps, ending),
-    ).with_timings(Timings(_milliseconds_since(start), tuple(attempt.answers_ms)))
+        failure="" if level.is_verified else cause or ending,
+        reward=_reward_attempt(steps, ending),
+    )
 
 
 class _Attempt:

@@ -50,6 +50,10 @@ def open_teacher(config: TeacherConfig, sandbox: Sandbox, served: Callable[[], S
                 raise ConfigError("teacher 'openai' asks a served language model, and none was given")
             by = served()
             prompt = load_prompt(by.configs, name)
+            if prompt.settings.answer.layout == "code":
+                raise ConfigError(
+                    f"prompt {name!r} is answered with code, and a teacher says actions; name another prompt"
+                )
             return OpenAITeacher(by.model, prompt, by.context_tokens, by.examples, adapter)
         case _:
             assert_never(config)

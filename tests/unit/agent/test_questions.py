@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from graftline.agent.model import AgentModel, Limits, open_model, read_probability
+from graftline.agent.edits import edit_messages
+from graftline.agent.model import AgentModel, Limits, find_edit_prompt, open_model, read_probability
 from graftline.agent.questions import answer_with_model, list_examples, show_place
 from graftline.codemod.migration.generalize import Question
 from graftline.codemod.migration.units import Demonstration
@@ -15,7 +16,9 @@ from graftline.core.errors import ConfigError
 from graftline.core.secrets import open_secrets
 from graftline.llm.base import ChatAnswer, ChatRequest
 from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import load_fleet
 from graftline.llm.memory import MemoryChatModel, script_answers
+from graftline.rollouts.teachers.prompt import PROMPT_FILE, load_prompt, pack_prompt
 
 TEXT = "a = 1\nb = get(url)\nc = get(\n    name)\nd = 4\ne = 5\n"
 PLACE = Question("app/b.py", TEXT.index("get(url"), TEXT.index("(url"), "fetch", TEXT)
@@ -104,3 +107,25 @@ def test_a_model_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) 
     opened = open_model("near:small", tmp_path, secrets)
     opened.model.close()
     assert (opened.adapter, opened.name) == ("small", "near:small")
+
+
+def test_an_adapter_is_asked_as_it_was_trained_to_be(checkout: Path, tmp_path: Path) -> None:
+    fleet = load_fleet(checkout / "configs", "embedded").model_copy(
+        update={"adapters": ("adapters/edits", "adapters/rules", "adapters/foreign")}
+    )
+    for name, prompt in (("edits", "edit"), ("rules", "brief")):
+        folder = tmp_path / "adapters" / name
+        folder.mkdir(parents=True)
+        settings = load_prompt(checkout / "configs", prompt).settings
+        (folder / PROMPT_FILE).write_text(pack_prompt(prompt, settings, ()), "utf-8")
+
+    def find(adapter: str) -> Any:
+        return find_edit_prompt(tmp_path / "configs", fleet, adapter)
+
+    assert (find("rules"), find("foreign")) == (None, None)
+    [message] = edit_messages("Use `b`.", "a(1)\n", "python", "The file imports:\nimport a\n\n", find("edits"))
+    assert (message.role, message.content) == ("user", "python: Use `b`.\na(1)\n")
+    assert len(edit_messages("Use `b`.", "a(1)\n", "python")) > 1
+    (tmp_path / "adapters" / "edits" / PROMPT_FILE).write_text("prompts: {}\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"edits/prompt\.yaml"):
+        find("edits")

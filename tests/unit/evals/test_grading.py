@@ -9,6 +9,7 @@ from graftline.core.errors import SandboxError
 from graftline.evals.attempt import Answered, Attempt, Cost, Failed, Question, Reply, Unaskable
 from graftline.evals.grading import Grader, grading_workers
 from graftline.evals.solvers import TeacherSolver
+from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox.actions import MemorySandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -54,6 +55,33 @@ def test_what_an_answer_changes_that_must_stay_and_what_it_does_elsewhere(
 
     assert (attempt.over_application, attempt.right_on_unseen, attempt.is_infra) == (over, unseen, False)
     assert attempt.cause in (cause, "partial")
+
+
+CODE = AnswerFormat(layout="code")
+DONE = "x = new(1)\ny = new(2)\nz = keep(3)"
+
+
+@pytest.mark.parametrize(
+    ("text", "reward", "cause", "over", "unseen"),
+    [
+        (f"Here it is:\n```python\n{DONE}\n```\nI renamed it.", 1.0, "verified", False, True),
+        (DONE, 1.0, "verified", False, True),
+        ("```python\nx = new(1)\ny = old(2)\nz = keep(3)\n```", None, "partial", False, False),
+        (f"```python\n{DONE.replace('keep', 'new')}\n```", 0.0, "partial", True, False),
+        # as it was, but for white space
+        ("```python\nx = old(1)\ny = old(2)   \n\nz = keep(3)\n```", 0.0, "no_progress", None, False),
+        ("```python\nx = new(1)", 0.0, "bad_format", None, False),
+        ("", 0.0, "bad_format", None, False),
+    ],
+)
+def test_code_is_worth_what_the_actions_are_that_induction_makes_of_it(
+    text: str, reward: float | None, cause: str, over: bool | None, unseen: bool
+) -> None:
+    attempt = grade(Answered(Question(case(2, has_unseen=True), 1), text, CODE))
+
+    assert (attempt.cause, attempt.over_application, attempt.right_on_unseen) == (cause, over, unseen)
+    assert attempt.reward == reward if reward is not None else 0 < (attempt.reward or 0) < 1
+    assert attempt.is_verified == (cause == "verified")
 
 
 @pytest.mark.parametrize(

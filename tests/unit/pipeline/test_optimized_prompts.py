@@ -22,7 +22,7 @@ from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.optimized_prompt import (
     BEST,
     PAGE,
-    PROMPT,
+    PROMPT_FILE,
     front_rows,
     optimized_prompt,
     page,
@@ -120,7 +120,7 @@ def test_a_better_prompt_becomes_one_like_those_of_the_file(lineage: Lineage, mo
     assert MISTAKES in best.texts["system"]
     assert outcome.gain is not None
     assert outcome.gain[0] > 0
-    made = load_yaml(built.folder / PROMPT, Prompts)
+    made = load_yaml(built.folder / PROMPT_FILE, Prompts)
     begun_with = load_yaml(lineage.paths.configs / "teacher_prompts.yaml", Prompts)
     assert made.prompts["tiny"] == begun_with.prompts["small"].model_copy(update=best.texts)
     assert made.shots == begun_with.shots

@@ -13,13 +13,24 @@ from graftline.core.record import load_record
 from graftline.pipeline.stages.sft_dataset import lineage_recipes, recipes_of_run, sft_dataset
 from graftline.pipeline.stages.trained_adapter import trained_adapter
 from graftline.pipeline.summary import summarize, tables, verdict
+from graftline.rollouts.answer_grading import grade_answer
+from graftline.rollouts.fenced_code import fence_code
+from graftline.rollouts.reward import RewardWeights
 from graftline.rollouts.task import Task
 from graftline.rollouts.task_selection import balance
-from graftline.rollouts.teachers.prompt import load_prompt
+from graftline.rollouts.teachers.prompt import load_prompt, unpack_prompt
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.adapter import check_adapter
 from graftline.training.rows import is_sayable, rows_of_tasks
 from graftline.training.runs import Runs
-from graftline.training.settings import ComposedSource, MixtureSource, SyntheticSource, TrajectorySource
+from graftline.training.settings import (
+    ChangesSource,
+    ComposedSource,
+    MixtureSource,
+    SyntheticSource,
+    TasksSource,
+    TrajectorySource,
+)
 from graftline.training.train import MEMORY_OUTPUT
 from tests.lineages import Opened, Run, opened_at
 from tests.pages import codes, keys_of, section, table
@@ -64,8 +75,9 @@ def test_an_adapter_says_what_it_is_and_loads_as_one_of_peft(adapted: Paths, rec
     assert (record.config["model"], record.config["backend"]) == ("memory", "memory")
     assert sorted(record.files) == [
         "README.md", "adapter_config.json", "adapter_model.safetensors", "evaluation.json", "facts.json",
-        "solved.jsonl", "steps.jsonl",
+        "prompt.yaml", "solved.jsonl", "steps.jsonl",
     ]  # fmt: skip
+    assert unpack_prompt(folder / "prompt.yaml").digest() == load_prompt(adapted.configs, "brief").digest()
     held_out, tasks = rows(adapted, recipe, "held_out"), rows(adapted, recipe, "tasks")
     assert dataset.counts["rows"] == record.counts["examples"] == len(rows(adapted, recipe, "train"))
     assert dataset.counts["held_out"] == len(held_out) > 0
@@ -141,7 +153,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
     "a prompt that there is not": (
         {"data": {**SYNTHETIC, "prompt": "huge"}},
         ConfigError,
-        r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, example, example_shots",
+        r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, edit, edit_shots, example, example_shots",
     ),
     "no rows": (
         {"data": {**TRAJECTORIES, "teachers": ["nobody"]}},
@@ -153,6 +165,21 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
         ConfigError,
         "recipe 'dpo' learns from answers that are wrong, and synthetic edits have none; use data.kind: trajectories,"
         " or one of distill, rl_grpo, sl_basic, srl",
+    ),
+    "attempts, for a prompt that is answered with code": (
+        {"data": {**TRAJECTORIES, "prompt": "edit"}},
+        ConfigError,
+        "prompt 'edit' is answered with code, and trajectories have actions; use data.kind: tasks",
+    ),
+    "tasks, for a prompt that is answered with actions": (
+        {"data": {"kind": "tasks"}},
+        ConfigError,
+        "data.kind: tasks has no known actions, which prompt 'brief' is answered with",
+    ),
+    "code, for a recipe of actions": (
+        {"data": {"kind": "tasks", "prompt": "edit"}, "recipe": "srl"},
+        ConfigError,
+        "recipe 'srl' learns from actions, and prompt 'edit' is answered with code",
     ),
     "a language without splits": (
         {"data": {**SYNTHETIC, "languages": ["java"]}},
@@ -221,7 +248,8 @@ def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
 def test_the_keys_of_data_are_the_documented_ones() -> None:
     sources = {
         "synthetic": keys_of(SyntheticSource), "trajectories": keys_of(TrajectorySource),
-        "composed": keys_of(ComposedSource), "mixture": dict.fromkeys(MixtureSource.model_fields, "needed"),
+        "composed": keys_of(ComposedSource), "tasks": keys_of(TasksSource), "changes": keys_of(ChangesSource),
+        "mixture": dict.fromkeys(MixtureSource.model_fields, "needed"),
     }  # fmt: skip
     rows = table(section("docs/training.md", "## In the lineage"))
     for kind, keys in sources.items():
@@ -247,6 +275,29 @@ def test_a_mixture_is_made_of_the_rows_of_its_parts(adapted: Paths, stages: Open
     thought, _, action = answered["content"].partition("\n")
     assert " => " in thought
     assert {*json.loads(action)} == {"pattern", "rewrite"}
+
+
+def test_code_is_learned_from_tasks_and_edits_that_can_be_done_from_their_words(adapted: Paths, stages: Opened) -> None:
+    composed = {"kind": "composed", "examples": 20, "held_out": 2}
+    stored = {"kind": "tasks", "of": "all", "examples": 5, "held_out": 2}
+    parts = [{**part, "prompt": "edit"} for part in (SYNTHETIC, composed, stored)]
+    write_recipe(adapted.root, "coded", {"kind": "mixture", "parts": parts})
+    with stages() as lineage:
+        sft_dataset(lineage, "coded")
+    train, tasks = rows(adapted, "coded", "train"), rows(adapted, "coded", "tasks")
+    kinds = [row["task_id"].partition(":")[0] for row in train]
+    assert kinds.count("composed") > 0
+    assert 0 < len([kind for kind in kinds[-5:] if kind not in ("synthetic", "composed")]) <= 5
+    for row in train:
+        asked, answered = (message["content"] for message in row["messages"])
+        assert asked.startswith(f"{row['language']}: ")
+        assert answered.startswith(f"```{row['language']}\n")
+        # nobody is told to do as an example does that is not shown
+        assert "example" not in asked.partition("\n")[0]
+    sandbox, edit = MemorySandbox(), load_prompt(adapted.configs, "edit").settings.answer
+    for task in [Task.model_validate(row) for row in tasks]:
+        graded = grade_answer(task, fence_code(task.target, task.language), edit, sandbox, RewardWeights())
+        assert (graded.is_read, graded.is_verified) == (True, True)
 
 
 @pytest.mark.parametrize(
