@@ -27,9 +27,9 @@ from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox import SandboxSettings
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.recipes.dpo import DpoConfig
-from graftline.training.recipes.rl_grpo import RlGrpoConfig
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.recipes.srl import SrlConfig
+from graftline.training.recipes.tasks import RlGrpoConfig
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"

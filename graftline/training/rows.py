@@ -210,7 +210,7 @@ def _trajectory_rows(
             ids = dict.fromkeys(trajectory.task_id for trajectory in fitting if trajectory.is_verified)
             rows += rows_of_tasks(recipe, [tasks[id] for id in ids if id in tasks], prompt)
     rows = balance(rows, most, lambda row: str(row["language"]))
-    ids = dict.fromkeys(str(row["id"] if recipe == "rl_grpo" else row["task_id"]) for row in rows)
+    ids = dict.fromkeys(str(row["id"] if _TASK_ROWS.get(recipe) is _task_row else row["task_id"]) for row in rows)
     return rows, [tasks[id] for id in ids]
 
 
@@ -297,6 +297,7 @@ def _task_row(task: Task, prompt: Prompt, think: str) -> Row:
 
 _TASK_ROWS: Mapping[str, Callable[[Task, Prompt, str], Row]] = {
     "distill": _chat_row,
+    "expert_iteration": _task_row,
     "rl_grpo": _task_row,
     "sl_basic": _chat_row,
     "srl": _expert_row,

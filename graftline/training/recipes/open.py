@@ -13,14 +13,15 @@ from graftline.training.memory import MODEL as MEMORY_MODEL
 from graftline.training.recipes.base import OpenSandbox, Recipe
 from graftline.training.recipes.distill import Distill, DistillConfig
 from graftline.training.recipes.dpo import Dpo, DpoConfig
-from graftline.training.recipes.rl_grpo import RlGrpo, RlGrpoConfig
 from graftline.training.recipes.sl_basic import SlBasic, SlBasicConfig
 from graftline.training.recipes.srl import Srl, SrlConfig
+from graftline.training.recipes.tasks import ExpertIteration, ExpertIterationConfig, RlGrpo, RlGrpoConfig
 from graftline.training.settings import HELD_OUT, TRAIN, TinkerTrainingConfig
 
 CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {
     "distill": DistillConfig,
     "dpo": DpoConfig,
+    "expert_iteration": ExpertIterationConfig,
     "rl_grpo": RlGrpoConfig,
     "sl_basic": SlBasicConfig,
     "srl": SrlConfig,
@@ -97,6 +98,8 @@ def open_recipe(config: TinkerTrainingConfig, sandbox: OpenSandbox | None = None
             return Srl(config)
         case DistillConfig():
             return Distill(config)
+        case ExpertIterationConfig():
+            return ExpertIteration(config, sandbox or _sandbox_of_this_machine)
         case RlGrpoConfig():
             return RlGrpo(config, sandbox or _sandbox_of_this_machine)
     raise TypeError(f"{type(config).__name__} is the configuration of no recipe")

@@ -1,9 +1,9 @@
-"""What recipes share whose answers are sampled while training goes on: `rl_grpo`, `srl` and `distill`.
+"""What recipes share whose answers are sampled while training goes on: `rl_grpo`, `expert_iteration`, `srl` and `distill`.
 
 Before every step the weights are saved as they are, and answers sampled from them: all is on-policy. A step is sent when its
 answers are there, so that steps are not sent ahead of each other, whatever `submit_ahead` says.
 
-The first two reward answers in groups, of the same question. The advantage of an answer is its reward less the mean of its
+All but the last reward answers in groups, of the same question. The advantage of an answer is its reward less the mean of its
 group, over their standard deviation (GRPO: Shao et al., DeepSeekMath, 2024, https://arxiv.org/abs/2402.03300, section 4.1), or
 as it is (Liu et al., Understanding R1-Zero-Like Training, 2025, https://arxiv.org/abs/2503.20783). It is that of each of its
 tokens. Groups without contrast have no gradient and are left out (dynamic sampling: Yu et al., DAPO, 2025,
@@ -59,6 +59,11 @@ class GroupConfig(RolloutConfig):
 
     group_size: int = Field(default=8, ge=2, le=1024)
     """Answers to each question."""
+
+
+class ContrastConfig(GroupConfig):
+    """What recipes have beside that whose answers are worth what they are better than others."""
+
     is_scaled: bool = True
     """Whether advantages are divided by the standard deviation of their group."""
 
@@ -187,6 +192,10 @@ class GroupRecipe(Recipe):
         """Return what an answer is worth; the same answer is worth the same."""
         raise NotImplementedError
 
+    def advantages(self, texts_G: Sequence[str], rewards_G: Sequence[float | None]) -> list[float | None] | None:
+        """Return the advantage of each answer of a group; None for one that is left out, and where all are."""
+        raise NotImplementedError
+
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
         examples = training.examples(batch)
         answers_BG = self._rollouts.sample_step(training, step, batch)
@@ -197,8 +206,9 @@ class GroupRecipe(Recipe):
         lessons: list[tuple[Example, SampledAnswer, list[float]]] = []
         contrasts = 0
         for example, answers_G, scores_G in zip(examples, answers_BG, scores_BG, strict=True):
-            advantages_G = group_advantages([score.value for score in scores_G], self._config.is_scaled)
-            contrasts += advantages_G is not None
+            rewards_G = [score.value for score in scores_G]
+            contrasts += group_advantages(rewards_G, is_scaled=False) is not None
+            advantages_G = self.advantages([answer.text for answer in answers_G], rewards_G)
             for answer, advantage in zip(answers_G, advantages_G or (), strict=bool(advantages_G)):
                 if advantage is not None and answer.tokens:
                     lessons.append((example, answer, [advantage] * len(answer.tokens)))

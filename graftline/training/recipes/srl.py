@@ -5,6 +5,7 @@ Supervised Reinforcement Learning, 2025 (https://arxiv.org/abs/2510.25992), sect
 rewarded. Advantages are those of `recipes.rollouts`, groups without contrast left out, as there.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +18,10 @@ from graftline.rollouts.reward import BAD_FORMAT
 from graftline.rollouts.teachers.answer import AnswerFormat, ParseError, parse_answer
 from graftline.training.answers import SampledAnswer
 from graftline.training.examples import Example, TrainingData, read_rows
-from graftline.training.recipes.rollouts import GroupConfig, GroupRecipe, Rollouts, Scored
+from graftline.training.recipes.rollouts import ContrastConfig, GroupRecipe, Rollouts, Scored, group_advantages
 
 
-class SrlConfig(GroupConfig):
+class SrlConfig(ContrastConfig):
     """Reinforcement learning on the steps of experts: files of `graftline data export srl`."""
 
     recipe: Literal["srl"] = "srl"
@@ -52,6 +53,9 @@ class Srl(GroupRecipe):
             return Scored(-1.0, BAD_FORMAT)
         likeness = similarity(parsed.action, [example.item])
         return Scored(likeness, "not_compared" if likeness is None else "compared")
+
+    def advantages(self, texts_G: Sequence[str], rewards_G: Sequence[float | None]) -> list[float | None] | None:
+        return group_advantages(rewards_G, self._config.is_scaled)
 
 
 def _is_comparable(step: tuple[Any, Any]) -> bool:

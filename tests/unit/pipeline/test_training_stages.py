@@ -164,7 +164,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
         {"data": SYNTHETIC, "recipe": "dpo"},
         ConfigError,
         "recipe 'dpo' learns from answers that are wrong, and synthetic edits have none; use data.kind: trajectories,"
-        " or one of distill, rl_grpo, sl_basic, srl",
+        " or one of distill, expert_iteration, rl_grpo, sl_basic, srl",
     ),
     "attempts, for a prompt that is answered with code": (
         {"data": {**TRAJECTORIES, "prompt": "edit"}},

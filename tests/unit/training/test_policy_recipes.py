@@ -1,4 +1,4 @@
-"""`rl_grpo`, `srl` and `distill` from end to end: on the memory service all that is exact, on the backend what is real."""
+"""`rl_grpo`, `expert_iteration`, `srl` and `distill` from end to end: on the memory service all that is exact, on the backend what is real."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from graftline.training.answers import AnswerSampling, Questions, policy_datum
 from graftline.training.loop import Interrupted
 from graftline.training.memory import memory_tokenizer
 from graftline.training.recipes.open import CONFIGS, load_recipe
+from graftline.training.recipes.tasks import ExpertIteration, ExpertIterationConfig
 from graftline.training.runs import Runs, StepMetrics
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import TinkerTrainingResult, train_on_tinker
@@ -26,7 +27,7 @@ from tests.unit.training.answering import ANSWERS, RIGHT, UNREADABLE, AnsweringT
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
-FILES = {"rl_grpo": "tasks", "srl": "srl", "distill": "sft", "sl_basic": "sft"}
+FILES = {"rl_grpo": "tasks", "expert_iteration": "tasks", "srl": "srl", "distill": "sft", "sl_basic": "sft"}
 BEYOND = json.dumps(
     {"rule": {"pattern": "old($A)"}, "fix": {"template": "new($A)", "expandEnd": {"field": "name", "regex": "x"}}}
 )
@@ -114,7 +115,10 @@ class Broken(MemorySandbox):
         raise SandboxError("the jail does not start")
 
 
-@pytest.mark.parametrize(("recipe", "loss"), [("rl_grpo", "importance_sampling"), ("srl", "ppo")])
+@pytest.mark.parametrize(
+    ("recipe", "loss"),
+    [("rl_grpo", "importance_sampling"), ("expert_iteration", "importance_sampling"), ("srl", "ppo")],
+)
 def test_the_reward_rises(room: Room, recipe: str, loss: str) -> None:
     # what this model would say at first is wrong
     room.tokenizer = AnsweringTokenizer(memory_tokenizer(), [*ANSWERS[1:], RIGHT])
@@ -128,6 +132,14 @@ def test_the_reward_rises(room: Room, recipe: str, loss: str) -> None:
     assert run.base_held_out_loss is not None
     assert run.held_out_loss is not None
     assert run.held_out_loss <= 0.0 < run.base_held_out_loss
+
+
+def test_right_answers_are_learned_each_once_and_all_of_a_question_weigh_as_one() -> None:
+    recipe = ExpertIteration(ExpertIterationConfig(model="m", dataset="d"), MemorySandbox)
+    assert recipe.advantages(["a", "b", "a", "c", "d"], [1.0, 0.6, 1.0, 0.8, None]) == [0.5, None, None, 0.5, None]
+    # that all are right is no reason to learn nothing
+    assert recipe.advantages(["a", "a"], [1.0, 1.0]) == [1.0, None]
+    assert recipe.advantages(["a", "b"], [0.6, None]) is None
 
 
 def test_a_rule_is_rewarded_by_the_places_of_a_whole_repository(room: Room) -> None:
@@ -203,7 +215,7 @@ def changes_of(room: Room, recipe: str) -> dict[str, Any]:
     return {"teacher_path": room.teacher(), "answer_tokens": 3} if recipe == "distill" else {}
 
 
-@pytest.mark.parametrize("recipe", ["rl_grpo", "srl", "distill"])
+@pytest.mark.parametrize("recipe", ["rl_grpo", "expert_iteration", "srl", "distill"])
 def test_a_run_that_was_disturbed_has_the_steps_of_one_that_was_not(room: Room, recipe: str) -> None:
     changes = changes_of(room, recipe)
     whole = room.train(recipe, changes, run_id="whole").run

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import TrainingError
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.answers import Questions, SampledAnswer, policy_datum
 from graftline.training.memory import memory_tokenizer
 from graftline.training.recipes.base import Example, Training
-from graftline.training.recipes.rl_grpo import RlGrpoConfig
 from graftline.training.recipes.rollouts import (
     GroupRecipe,
     Rollouts,
@@ -20,6 +20,7 @@ from graftline.training.recipes.rollouts import (
     group_advantages,
     prompt_of,
 )
+from graftline.training.recipes.tasks import RlGrpo, RlGrpoConfig
 from tests.unit.training.answering import LITERAL, MISSES, RIGHT, UNREADABLE, AnsweringTokenizer, write_tasks
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
@@ -119,13 +120,13 @@ class Room:
         self.training = Training("one", self.service, self.trainer, data, {})
 
     def recipe(self, score: Callable[[str], Scored]) -> GroupRecipe:
-        class Scripted(GroupRecipe):
-            _config, _rollouts = self.config, self.rollouts
+        class Scripted(RlGrpo):
+            _rollouts = self.rollouts
 
             def score(self, example: Example, answer: SampledAnswer) -> Scored:
                 return score(answer.text)
 
-        return Scripted()
+        return Scripted(self.config, MemorySandbox)
 
     def learn(self, scores: dict[str, float | None]) -> Any:
         recipe = self.recipe(lambda text: Scored(scores[text], "scripted"))

@@ -343,7 +343,7 @@ def test_a_recipe_that_is_unknown_is_refused_with_the_known_ones(training: Train
     said = (
         "recipe 'none' is unknown; "
         if name == "none"
-        else "recipe is 'grpo', but one of distill, dpo, rl_grpo, sl_basic, srl was expected"
+        else "recipe is 'grpo', but one of distill, dpo, expert_iteration, rl_grpo, sl_basic, srl was expected"
     )
     assert said in str(error.value)
 
@@ -398,7 +398,14 @@ def test_the_example_trains(
 
 def test_the_keys_of_a_recipe_are_the_documented_ones() -> None:
     text = section("docs/training.md", "## A recipe")
-    assert [codes(row[0])[0] for row in table(text)] == ["sl_basic", "dpo", "srl", "rl_grpo", "distill"]
+    assert [codes(row[0])[0] for row in table(text)] == [
+        "sl_basic",
+        "dpo",
+        "srl",
+        "rl_grpo",
+        "expert_iteration",
+        "distill",
+    ]
     common = table(text[text.index("| key |") - 1 :])
     assert [key for row in common for key in codes(row[0])] == list(TinkerTrainingConfig.model_fields)
     [lora] = [row for row in common if codes(row[0]) == ["lora"]]

@@ -1,14 +1,19 @@
-"""`rl_grpo`: answers to tasks are rewarded by what the sandbox makes of them, and learned from in groups.
+"""Recipes whose examples are tasks: answers are drawn, and what the sandbox makes of them says what is learned of them.
 
 A task is of one text, or of a whole repository (`rollouts.repository_task`): then one place is shown, and the reward is the F1 of
-the places that the rule makes in all files.
+the places that the rule makes in all files. Rewards are those of trajectories (`rollouts.reward`): 1 for the target text by a general
+action, less for one that memorizes or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One
+that the sandbox says nothing about is left out.
 
-Rewards are those of trajectories (`rollouts.reward`): 1 for the target text by a general action, less for one that
-memorizes or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One that the sandbox
-says nothing about is left out. Advantages are those of `recipes.rollouts`; the loss is that of `loss`
+`rl_grpo`: advantages are those of `recipes.rollouts`, of answers to the same question; the loss is that of `loss`
 (https://tinker-docs.thinkingmachines.ai/losses), `-(p / p_sampled) * advantage` by default, summed over tokens.
+
+`expert_iteration`: right answers are learned as if they had been given, and all others left out (Anthony et al., Thinking Fast and
+Slow with Deep Learning and Tree Search, 2017, https://arxiv.org/abs/1705.08439; with samples of a language model: Dong et al., RAFT,
+2023, https://arxiv.org/abs/2304.06767). All right answers to a question weigh together as one.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -26,24 +31,44 @@ from graftline.sandbox.base import Sandbox
 from graftline.training.answers import SampledAnswer
 from graftline.training.examples import Example, TrainingData, read_objects
 from graftline.training.recipes.base import OpenSandbox
-from graftline.training.recipes.rollouts import GroupConfig, GroupRecipe, Rollouts, Scored
+from graftline.training.recipes.rollouts import (
+    ContrastConfig,
+    GroupConfig,
+    GroupRecipe,
+    Rollouts,
+    Scored,
+    group_advantages,
+)
 
 
-class RlGrpoConfig(GroupConfig):
-    """Reinforcement learning on tasks: files of `data/tasks`."""
+class TasksConfig(GroupConfig):
+    """What both have: files of `data/tasks`."""
 
-    recipe: Literal["rl_grpo"] = "rl_grpo"
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
     prompt: str = "brief"
     """Of `configs/teacher_prompts.yaml`: how tasks are asked, and in which form they are answered."""
     weights: RewardWeights = RewardWeights()
 
 
-class RlGrpo(GroupRecipe):
-    """The recipe; an example is a task."""
+class RlGrpoConfig(TasksConfig, ContrastConfig):
+    """Reinforcement learning on tasks."""
 
-    def __init__(self, config: RlGrpoConfig, open_sandbox: OpenSandbox) -> None:
-        self._config: RlGrpoConfig = config
+    recipe: Literal["rl_grpo"] = "rl_grpo"
+
+
+class ExpertIterationConfig(TasksConfig):
+    """Learning from one's own right answers."""
+
+    recipe: Literal["expert_iteration"] = "expert_iteration"
+    least_reward: float = Field(default=0.7, gt=0, le=1)
+    """Of an answer that is right."""
+
+
+class TasksRecipe(GroupRecipe):
+    """What both do; an example is a task."""
+
+    def __init__(self, config: TasksConfig, open_sandbox: OpenSandbox) -> None:
+        self._config: TasksConfig = config
         self._open_sandbox = open_sandbox
         self._prompt: Prompt
 
@@ -70,6 +95,36 @@ class RlGrpo(GroupRecipe):
         tasks = [_task(row, path, number) for number, row in enumerate(read_objects(path), 1)]
         shown = [task.block if isinstance(task, RepositoryTask) else task for task in tasks]
         return [(first_question(block, self._prompt), task) for block, task in zip(shown, tasks, strict=True)]
+
+
+class RlGrpo(TasksRecipe):
+    """The recipe."""
+
+    def __init__(self, config: RlGrpoConfig, open_sandbox: OpenSandbox) -> None:
+        super().__init__(config, open_sandbox)
+        self._is_scaled = config.is_scaled
+
+    def advantages(self, texts_G: Sequence[str], rewards_G: Sequence[float | None]) -> list[float | None] | None:
+        return group_advantages(rewards_G, self._is_scaled)
+
+
+class ExpertIteration(TasksRecipe):
+    """The recipe."""
+
+    def __init__(self, config: ExpertIterationConfig, open_sandbox: OpenSandbox) -> None:
+        super().__init__(config, open_sandbox)
+        self._least_reward = config.least_reward
+
+    def advantages(self, texts_G: Sequence[str], rewards_G: Sequence[float | None]) -> list[float | None] | None:
+        is_right_G = [reward is not None and reward >= self._least_reward for reward in rewards_G]
+        if not any(is_right_G):
+            return None
+        # the same answer twice is no second lesson
+        first = dict(zip(reversed(texts_G), reversed(range(len(texts_G))), strict=True))
+        chosen_G = [
+            is_right and first[text] == n for n, (text, is_right) in enumerate(zip(texts_G, is_right_G, strict=True))
+        ]
+        return [1 / sum(chosen_G) if is_chosen else None for is_chosen in chosen_G]
 
 
 def _task(row: Any, path: Path, number: int) -> Task | RepositoryTask:
