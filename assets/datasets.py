@@ -1,4 +1,5 @@
-"""`raw_<dataset>` and `normalized_<dataset>` for each dataset in use, then `division`, `repository_changes` and `label_tasks` over all of them.
+"""`raw_<dataset>` and `normalized_<dataset>` for each dataset in use, then `division`, `repository_changes` and
+`label_tasks` over all of them.
 
 Not here: reading rows (`graftline.datasets.readers`) and what is dropped (`graftline.datasets.ingest`).
 https://docs.dagster.io/guides/build/assets
@@ -50,7 +51,9 @@ def dataset_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
 
 
 def source_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
-    """Return the datasets in use as their sources have them: made elsewhere, and observed by the sensor `dataset_versions`."""
+    """Return the datasets in use as their sources have them: made elsewhere, and observed by the sensor
+    `dataset_versions`.
+    """
     return [_source(name, dataset) for name, dataset in catalog.used.items()]
 
 

@@ -1,8 +1,9 @@
 """`sft_dataset` and `trained_adapter`: what each recipe of the lineage trains on, and the adapter it ends with.
 
-A partition is a recipe of `configs/recipes/` that has `data`. The sensor `partitions` adds those that are not trained on demand; one on
-demand is added where it is asked for. Not here: what the stages do (`graftline.pipeline.stages.sft_dataset`,
-`graftline.pipeline.stages.trained_adapter`), and who trains (the port `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
+A partition is a recipe of `configs/recipes/` that has `data`. The sensor `partitions` adds those that are not trained
+on demand; one on demand is added where it is asked for. Not here: what the stages do
+(`graftline.pipeline.stages.sft_dataset`, `graftline.pipeline.stages.trained_adapter`), and who trains (the port
+`training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
 import json

@@ -43,6 +43,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import some_of
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.migration_arms import ParsedSandbox, run_generalize, time_limit
@@ -69,7 +70,7 @@ from graftline.datasets.synthetic.candidates import parts_of
 from graftline.evals.canitedit import read_problems
 from graftline.evals.cases import find_shown_block
 from graftline.evals.change_solvers import describe_single_place, replace_words
-from graftline.evals.place_metrics import is_enough, precision_of, recall_of
+from graftline.evals.place_metrics import is_enough
 from graftline.harbor.coverage import interval_of
 from graftline.llm.questions import seed_of
 from graftline.rollouts.state.state import State
@@ -404,7 +405,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         items, measure, names = draw_places(commits, options.limit), measure_place, [*PLACE_ARMS]
     else:
         items, measure, names = read_problems_of(options.problems, options.limit), measure_problem, ["edit"]
-    arms = options.arms.split(",") if options.arms else names
+    try:
+        arms = some_of(names)(options.arms) if options.arms else names
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"--arms: {error}")
     limits = Limits(tokens=10**12, seconds=10**9)
     secrets = open_secrets(os.environ, CHECKOUT)
     model = open_model(options.fleet, CHECKOUT / "configs", secrets, options.answers, limits)
@@ -432,7 +436,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             walls = {"tokens": sum(row["tokens"] for row in own), "wall_s": round(sum(row["wall_s"] for row in own))}
             scores = [score_of(row) for row in own]
-            precise = [(recall_of(score) or 0.0) * is_enough(precision_of(score)) for score in scores]
+            precise = [(score.recall or 0.0) * is_enough(score.precision) for score in scores]
             figures[arm] = {**(summarize(own) if own else {}), **walls, "recall_at_p90_interval": interval_of(precise)}
     if {"edit", "write-rule"} <= set(arms):
         sides = [{row["item"]: row["right"] for row in rows if row["arm"] == arm} for arm in ("edit", "write-rule")]

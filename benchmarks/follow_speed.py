@@ -25,6 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from benchmarks.arguments import numbers, some_of
 from benchmarks.commands import watched
 from benchmarks.machine import machine
 from graftline.astgrep.binding import executable
@@ -144,17 +145,17 @@ def report(
 ) -> None:
     """Print one line of JSON: what `measure` returns for each edit in a repository of each size, and for its peers."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
-    parser.add_argument("--files", default=sizes, help="sizes of the repository")
-    parser.add_argument("--edits", default=",".join(edits))
+    parser.add_argument("--files", type=numbers, default=sizes, help="sizes of the repository")
+    parser.add_argument("--edits", type=some_of(edits), default=",".join(edits))
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
     peers: dict[str, Any] = {}
-    for count in map(int, options.files.split(",")):
+    for count in options.files:
         with TemporaryDirectory() as temporary:
             folder = Path(temporary) / "repository"
             folder.mkdir()
             make_repository(list_installed(count), folder)
-            for edit in options.edits.split(","):
+            for edit in options.edits:
                 parts, key = Path(temporary) / edit, f"{count} files, {edit}"
                 parts.mkdir()
                 figures[key], peers[key] = measure(folder, edit, parts)

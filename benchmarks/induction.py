@@ -29,6 +29,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from benchmarks.arguments import some_of
 from benchmarks.commands import CHECKOUT
 from benchmarks.induction_groups import groups_of, shared, text_transfer, transfer
 from benchmarks.induction_pairs import SOURCES, File, Half, Pair, Source, files_of, pairs_of, sampled
@@ -124,15 +125,12 @@ def main() -> None:
     """Measure, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few pairs: shows that it runs, not how well")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--parts", type=some_of(PARTS), default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
     parser.add_argument("--limit", type=int, help="pairs of each source, groups, and trajectories, at most")
     parser.add_argument("--failures", type=Path, help="file for the pairs that are not solved, or not exactly")
     parser.add_argument("--tuning", action="store_true", help="commits of the half that may be looked at instead")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the pairs and the mirror")
     arguments = parser.parse_args()
-    parts = arguments.parts.split(",")
-    if unknown := sorted(set(parts) - {*PARTS}):
-        parser.error(f"--parts: {', '.join(unknown)}: no such part; known: {', '.join(PARTS)}")
     sizes = limited(QUICK if arguments.quick else FULL, arguments.limit)
     with (
         progress_bars() as progress,
@@ -140,7 +138,7 @@ def main() -> None:
         opened(arguments.failures) as failures,
     ):
         half: Half = "tuning" if arguments.tuning else "judged"
-        figures, peers = measure(Bench(arguments.data, sizes, Path(folder), progress, failures, half), parts)
+        figures, peers = measure(Bench(arguments.data, sizes, Path(folder), progress, failures, half), arguments.parts)
     print(json.dumps({"name": "induction", "figures": figures, "peers": peers, "machine": machine()}))
 
 

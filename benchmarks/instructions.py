@@ -1,16 +1,17 @@
 """How many of the shipped edits get an instruction made of their own rules, and how many of those can be done from it.
 
-Every edit of the sample `release_pairs` is put into words, in full and lazily, and the reader of the templates makes the change from
-these words and the text before. The reader knows the templates, so this says that an instruction is complete, not that a model
-understands it. Nothing was tuned on other edits than these. Beside it, in the same run: the sentence that a row alone would give ("Change `X`
-as P did from 1.0 to 2.0."), from which nobody can do the change.
+Every edit of the sample `release_pairs` is put into words, in full and lazily, and the reader of the templates makes
+the change from these words and the text before. The reader knows the templates, so this says that an instruction is
+complete, not that a model understands it. Nothing was tuned on other edits than these. Beside it, in the same run: the
+sentence that a row alone would give ("Change `X` as P did from 1.0 to 2.0."), from which nobody can do the change.
 
     python -m benchmarks.instructions [--limit N]
 
-With a fleet that is up, that is asked of a language model in place of the reader: it is shown an instruction and the text before, and
-answers with the text after, several times at each of some edits drawn at random. An edit is `solved` where any answer is the target and
-actions that induction makes of it lead there in the sandbox, which knows the target and so is an upper bound; `solved_by_majority` where
-the text that most answers agree on is. Answers are kept in `--progress`, and a run that is begun again goes on with them.
+With a fleet that is up, that is asked of a language model in place of the reader: it is shown an instruction and the
+text before, and answers with the text after, several times at each of some edits drawn at random. An edit is `solved`
+where any answer is the target and actions that induction makes of it lead there in the sandbox, which knows the target
+and so is an upper bound; `solved_by_majority` where the text that most answers agree on is. Answers are kept in
+`--progress`, and a run that is begun again goes on with them.
 
     graftline model serve --fleet embedded
     python -m benchmarks.instructions --fleet embedded --progress FILE [--edits 100] [--attempts 4]
@@ -89,7 +90,9 @@ def sentence_of_origin(pair: ReleasePair) -> str:
 
 
 def measure_edit(edit: Edit, origin: str) -> dict[str, Any]:
-    """Return what became of one edit: details in which it is asked for, characters, whether the sentence `origin` would do."""
+    """Return what became of one edit: details in which it is asked for, characters, whether the sentence `origin` would
+    do.
+    """
     sandbox = MemorySandbox()
     started = time.process_time()
     wordings = describe_edit(edit.pre, edit.post, edit.language, edit.id, sandbox)
@@ -103,7 +106,9 @@ def measure_edit(edit: Edit, origin: str) -> dict[str, Any]:
 
 
 def measure_reader(edits: Sequence[tuple[Edit, str]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a reader of our own sentences does with instructions made of rules, and with the sentences of the rows."""
+    """Return what a reader of our own sentences does with instructions made of rules, and with the sentences of the
+    rows.
+    """
     rows = [measure_edit(edit, sentence) for edit, sentence in edits]
     described = [row for row in rows if row["details"]]
     of_language, languages = Counter(row["language"] for row in described), Counter(row["language"] for row in rows)
@@ -182,7 +187,9 @@ def measure_model(
 
 
 def summarize_answers(answers: Sequence[Answer], attempts: int, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the figures of instructions made of rules, and those of sentences, over the edits that have all answers to both."""
+    """Return the figures of instructions made of rules, and those of sentences, over the edits that have all answers to
+    both.
+    """
     groups: dict[Arm, dict[str, list[Answer]]] = {arm: defaultdict(list) for arm in ARMS}
     for answer in answers:
         groups[answer.arm][answer.id].append(answer)

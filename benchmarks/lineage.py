@@ -146,7 +146,9 @@ def largest_event(partitions: int) -> int:
 
 
 def prepared(root: Path, rows_per_language: int | None) -> Path:
-    """Return a root folder with the configuration and the sample, or a part of it; without recipes and deployments nothing is trained or evaluated."""
+    """Return a root folder with the configuration and the sample, or a part of it; without recipes and deployments
+    nothing is trained or evaluated.
+    """
     shutil.copytree(CHECKOUT / "configs", root / "configs", ignore=_MADE_OF_IT)
     shutil.copytree(CHECKOUT / "data" / "samples", root / "data" / "samples")
     if rows_per_language is not None:

@@ -1,12 +1,13 @@
 """How much of a real mechanical commit comes out of one or three edits of it, and what else is changed.
 
 The measure is `graftline.codemod.change_places`, its means those of `graftline.evals.place_metrics`; 3 seeds a commit,
-then the mean over commits. `recall_at_p90` is recall, counted as 0 where precision is below 0.9 or nothing is
-changed; `solved` the share of commits with both of at least 0.9; `false_per_1000` changes in a thousand untouched files. `per_run` has the first two of single runs.
+then the mean over commits. `recall_at_p90` is recall, counted as 0 where precision is below 0.9 or nothing is changed;
+`solved` the share of commits with both of at least 0.9; `false_per_1000` changes in a thousand untouched files.
+`per_run` has the first two of single runs.
 
 * `generalize`: demonstrations, repository and subject, without answers; `generalize-asks` with at most five yes/no
-  answers, which the commit gives: yes, if the change shown is a part of what it does there; `generalize-model`, asked for
-  by name, with the answers of a language model that has the subject (a fleet that is up, with `--workers 1`);
+  answers, which the commit gives: yes, if the change shown is a part of what it does there; `generalize-model`, asked
+  for by name, with the answers of a language model that has the subject (a fleet that is up, with `--workers 1`);
 * `learn`: the rules of `graftline learn` for the demonstrations, applied everywhere;
 * `sed`, a peer: the tokens that the demonstrations replace, everywhere at word boundaries;
 * `template`, a peer: templates with holes as comby has them, made of the demonstrations (`benchmarks.peers.templates`);
@@ -26,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import numbers, some_of
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.migration_arms import ARMS, code_of, make_worker
@@ -74,15 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.migrations", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--arms", default=",".join(arm for arm in ARMS if arm not in BY_NAME))
-    parser.add_argument("--shown", default="1,3", help="numbers of demonstrations")
+    parser.add_argument("--arms", type=some_of(ARMS), default=",".join(arm for arm in ARMS if arm not in BY_NAME))
+    parser.add_argument("--shown", type=numbers, default="1,3", help="numbers of demonstrations")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--half", choices=("both", "tuning", "held-out"), default="both")
     parser.add_argument("--limit", type=int, help="commits at most, a fair sample")
     parser.add_argument("--workers", type=int, default=default_workers())
     parser.add_argument("--runs", action="store_true", help="print a line for every run of the half that is tuned on")
     options = parser.parse_args(arguments)
-    arms, numbers = options.arms.split(","), [int(number) for number in options.shown.split(",")]
+    arms, shown = options.arms, options.shown
     commits = sorted(read_commits(options.data), key=lambda commit: sha256_text(commit.id))
     halves = {"tuning": [c for c in commits if c.repository not in HELD_OUT]}
     halves["held-out"] = [c for c in commits if c.repository in HELD_OUT]
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for half, members in halves.items():
         if options.half not in ("both", half):
             continue
-        tasks = [(commit, codes, numbers, options.seeds, options.cache) for commit in members[: options.limit]]
+        tasks = [(commit, codes, shown, options.seeds, options.cache) for commit in members[: options.limit]]
         with Workers(options.workers if len(tasks) > 1 else 0, make_worker, ahead=1) as workers:
             rows = [row for commit_rows in workers.map(tasks) for row in commit_rows]
         if options.runs and half == "tuning":
@@ -101,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for arm in arms:
             own = [row for row in rows if row["arm"] == arm]
             (peers if arm in PEERS else figures).setdefault(half, {})[arm] = {
-                **{str(number): summarize([row for row in own if row["shown"] == number]) for number in numbers},
+                **{str(number): summarize([row for row in own if row["shown"] == number]) for number in shown},
                 "more_recall_less": count_losses(rows, arm),
             }
     print(json.dumps({"name": "migrations", "figures": figures, "peers": peers, "machine": machine()}))

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from benchmarks.arguments import some_of
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.teacher_tasks import QUALITY_TASKS, QualityTask
@@ -48,6 +49,7 @@ from graftline.sandbox.base import Verdict
 
 SAMPLE = CHECKOUT / "data" / "samples" / "release_pairs.jsonl.gz"
 STEPS = 3
+_WAYS = ("feedback", "feedback_and_examples")
 _SEED = 5
 _PER_LANGUAGE = {"python": 150, "javascript": 100, "java": 100}
 _SNIPPETS, _SNIPPET_CHARACTERS = 300, 2_000
@@ -84,9 +86,13 @@ def main() -> None:
     parser.add_argument("--model", default="", help="as the server at --url calls it")
     parser.add_argument("--slots", type=int, default=4, help="requests at a time to the server at --url")
     parser.add_argument("--prompt", default="small", help="a prompt of configs/teacher_prompts.yaml")
-    parser.add_argument("--tasks", help="names, with commas between; all of them if not given")
+    parser.add_argument(
+        "--tasks",
+        type=some_of(task.name for task in QUALITY_TASKS),
+        help="names, with commas between; all of them if not given",
+    )
     parser.add_argument("--steps", type=int, default=STEPS, help="at most, in one attempt")
-    parser.add_argument("--ways", default="feedback,feedback_and_examples", help="which passes are made")
+    parser.add_argument("--ways", type=some_of(_WAYS), default=",".join(_WAYS), help="which passes are made")
     parser.add_argument("--transcripts", type=Path, help="file for all trajectories")
     parser.add_argument("--quick", action="store_true", help="two tasks, one way: shows that it runs, not how well")
     arguments = parser.parse_args()
@@ -101,9 +107,9 @@ def main() -> None:
     )
     secrets = open_secrets(os.environ, CHECKOUT)
     key = secrets.require(fleet.api_key, f"fleet {arguments.fleet!r}") if fleet.api_key else None
-    chosen = arguments.tasks.split(",") if arguments.tasks else [task.name for task in QUALITY_TASKS]
+    chosen = arguments.tasks or [task.name for task in QUALITY_TASKS]
     tasks = [task for task in QUALITY_TASKS if task.name in chosen][: 2 if arguments.quick else None]
-    ways = ["feedback"] if arguments.quick else arguments.ways.split(",")
+    ways = ["feedback"] if arguments.quick else arguments.ways
     with BlockingChatModel(ActorPool(fleet, key)) as model:
         prompt = load_prompt(CHECKOUT / "configs", arguments.prompt)
         figures = quality(model, prompt, fleet, tasks, arguments.steps, ways, arguments.transcripts)
@@ -117,7 +123,7 @@ def quality(
     fleet: Fleet,
     tasks: Sequence[QualityTask] = QUALITY_TASKS,
     steps: int = STEPS,
-    ways: Sequence[str] = ("feedback", "feedback_and_examples"),
+    ways: Sequence[str] = _WAYS,
     transcripts: Path | None = None,
 ) -> Figures:
     """Return the figures of `model` with `prompt`."""

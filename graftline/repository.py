@@ -1,7 +1,7 @@
 """The files of somebody's repository, as the commands about rules and the MCP server read, rewrite and write them.
 
-Every function is bounded (`codemod.source_files`), and none prints. Where a path comes from somebody who may not read everything,
-`mcp_server.boundary` judges it first.
+Every function is bounded (`codemod.source_files`), and none prints. Where a path comes from somebody who may not read
+everything, `mcp_server.boundary` judges it first.
 """
 
 import os
@@ -207,9 +207,9 @@ def follow(
 ) -> tuple[FollowedEdit, Rewrite]:
     """Return what becomes of the files below `folder` if they follow the edit that `changes` show.
 
-    Files and folders of `keep` stay, and rules that would change nothing in them go before others. How far the rules reach by
-    themselves is found out where `needs_reach`. Other arguments as in `generalize` and `rewrite`. DataError if there is no edit
-    that is small enough.
+    Files and folders of `keep` stay, and rules that would change nothing in them go before others. How far the rules
+    reach by themselves is found out where `needs_reach`. Other arguments as in `generalize` and `rewrite`. DataError if
+    there is no edit that is small enough.
     """
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))
@@ -222,7 +222,9 @@ def follow(
 
 
 def find_protected(files: Iterable[SourceFile], keep: Sequence[Path]) -> dict[Path, str]:
-    """Return the texts of those of `files`, by their paths, that are one of `keep`, or below one; DataError if one is not there."""
+    """Return the texts of those of `files`, by their paths, that are one of `keep`, or below one; DataError if one is
+    not there.
+    """
     for path in keep:
         if not path.exists():
             raise DataError(
@@ -254,12 +256,15 @@ def choose_places(
 
 
 def is_unsure(rules: Iterable[FileRule]) -> bool:
-    """Return whether an edit may well mean something else than the rules that were made of it; rules of no edit are sure."""
+    """Return whether an edit may well mean something else than the rules that were made of it; rules of no edit are
+    sure.
+    """
     return any(rule.facts.get("confidence", 1.0) < UNSURE for rule in rules)
 
 
 def identify_repository(folder: Path) -> str:
-    """Return what tells the repository of `folder` from others: where it was cloned from, else its top, else the folder.
+    """Return what tells the repository of `folder` from others: where it was cloned from, else its top, else the
+    folder.
 
     `https://user:password@host/a/b.git` and `git@host:a/b` are one, and it has no password.
     """

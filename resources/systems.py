@@ -1,8 +1,10 @@
-"""The systems that stages use, as resources: what a manifest says of each of them, to be set in the launchpad and replaced.
+"""The systems that stages use, as resources: what a manifest says of each of them, to be set in the launchpad and
+replaced.
 
-A resource is the configuration of a system and opens nothing: what it stands for is opened in the body of the first asset
-of a run that uses it, and closed with the run (`resources.artifacts`). So a run needs no more than its assets do, and no
-server holds its memory while others are at work. Anything else that is given under the name of a resource stands in for what would be opened.
+A resource is the configuration of a system and opens nothing: what it stands for is opened in the body of the first
+asset of a run that uses it, and closed with the run (`resources.artifacts`). So a run needs no more than its assets do,
+and no server holds its memory while others are at work. Anything else that is given under the name of a resource stands
+in for what would be opened.
 
 Not here: how a system is opened (`graftline.pipeline.ports`), and the files that say so for a deployment
 (`configs/manifests/`). https://docs.dagster.io/guides/build/external-resources
@@ -85,7 +87,9 @@ class TinkerResource(System):
 
 
 class HarborResource(System):
-    """The Harbor service, which keeps deployments and runs their rollouts: one that runs already, or one of this process."""
+    """The Harbor service, which keeps deployments and runs their rollouts: one that runs already, or one of this
+    process.
+    """
 
     port = "harbor"
     settings: form_of("harbor") = Field(discriminator="kind", description=_SETTINGS)  # type: ignore[valid-type]

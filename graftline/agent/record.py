@@ -1,26 +1,33 @@
-"""Runs of the agent as trajectories: for users who agreed to it, each rule is an attempt at the edit that it was made for
-(`record_run`); in an environment, a whole run is one attempt (`describe_run`).
+"""Runs of the agent as trajectories: for users who agreed to it, each rule is an attempt at the edit that it was made
+for (`record_run`); in an environment, a whole run is one attempt (`describe_run`).
 
-They are in the shape and the shards of `teacher_trajectories` (`rollouts.shards`), with the verdict of the sandbox and all measures.
-The reward of a rule is the share of its places that its user accepted, or none while nobody has decided. Code of the repository is
-in them, and stays on this machine.
+They are in the shape and the shards of `teacher_trajectories` (`rollouts.shards`), with the verdict of the sandbox and
+all measures. The reward of a rule is the share of its places that its user accepted, or none while nobody has decided,
+or where the write was taken back (`mark_undone`). Code of the repository is in them, without what has the shape of a
+secret, and stays on this machine.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graftline.agent.edits import PlaceEdit
 from graftline.agent.proposal import Proposal
 from graftline.codemod.equality import Level
 from graftline.codemod.rule_file import Example, FileRule
 from graftline.codemod.source_files import RewrittenFile
+from graftline.codemod.writes import RECORDED
 from graftline.core.hashing import digest
+from graftline.core.record import write_atomically
+from graftline.core.secret_finds import redact
 from graftline.datasets.instruction_source import FIELDS
 from graftline.rollouts.collect import grade_step
 from graftline.rollouts.reward import Reward, RewardWeights
-from graftline.rollouts.shards import ShardWriter
+from graftline.rollouts.shards import ShardWriter, read_shards, sealed_shards
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Proposal as Step
@@ -30,6 +37,8 @@ from graftline.sandbox.base import Sandbox
 DATASET = "recorded"
 """Of all tasks that users gave."""
 TEACHER = "agent"
+UNDONE = "undone"
+"""Cause of a reward that is none any more."""
 _MAX_FEEDBACK = 4_000
 
 
@@ -41,31 +50,94 @@ def record_run(
     sandbox: Sandbox,
     model: str = "",
     repository: str = "",
+    journal: Path | None = None,
 ) -> list[Trajectory]:
     """Append the trajectories of a run to shards below `folder`, one folder a language, and return them.
 
     `repository` is what tells the repository from others, which is not to be in two splits; a digest of it is kept.
 
-    `accepted` are the files with the places that were accepted; None where nobody has decided. SandboxError if a rule cannot be
-    applied.
+    `accepted` are the files with the places that were accepted; None where nobody has decided. `journal` is that of the
+    write of them, if there was one. SandboxError if a rule cannot be applied.
     """
     trajectories = [
-        _trajectory(instruction, rule, proposal, accepted, sandbox, model, repository)
+        _redact(_trajectory(instruction, rule, proposal, accepted, sandbox, model, repository))
         for rule in proposal.rules
         if rule.examples
     ]
+    if journal is not None:
+        run = _RecordedRun(folder=str(folder.resolve()), tasks=[trajectory.task_id for trajectory in trajectories])
+        write_atomically(journal.with_suffix(RECORDED), run.model_dump_json())
+    _append(trajectories, folder)
+    return trajectories
+
+
+def mark_undone(journal: Path) -> int:
+    """Record that a write was taken back, where its run was recorded, and return of how many rules.
+
+    Each gets one more trajectory, without a reward; what was decided before does not count then.
+    """
+    path = journal.with_suffix(RECORDED)
+    try:
+        run = _RecordedRun.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return 0
+    folder = Path(run.folder)
+    rows = {
+        row.task_id: row
+        for shards in map(sealed_shards, sorted(folder.iterdir()) if folder.is_dir() else ())
+        for row in read_shards(shards)
+        if row.task_id in run.tasks
+    }
+    reward = Reward(value=None, cause=UNDONE)
+    _append(
+        [
+            row.model_copy(
+                update={"reward": reward, "steps": tuple(s.model_copy(update={"reward": reward}) for s in row.steps)}
+            )
+            for row in rows.values()
+        ],
+        folder,
+    )
+    path.unlink()
+    return len(rows)
+
+
+class _RecordedRun(BaseModel):
+    """Where the trajectories of a run are that was written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: str
+    tasks: list[str]
+
+
+def _append(trajectories: Sequence[Trajectory], folder: Path) -> None:
     for language in sorted({trajectory.language for trajectory in trajectories}):
         with ShardWriter(folder / language, TEACHER) as writer:
             for trajectory in trajectories:
                 if trajectory.language == language:
                     writer.add(trajectory)
-    return trajectories
+
+
+def _redact(trajectory: Trajectory) -> Trajectory:
+    """Return a trajectory without what has the shape of a secret, in all of its texts."""
+    tree = json.loads(trajectory.model_dump_json())
+    return Trajectory.model_validate_json(json.dumps(_redact_texts(tree)))
+
+
+def _redact_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _redact_texts(inner) for key, inner in value.items()}
+    return [_redact_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
 def describe_run(
     task: Task, proposal: Proposal, reward: Reward, sandbox: Sandbox, made_by: str, attempt: int = 1
 ) -> Trajectory:
-    """Return a whole run as one attempt at `task`, each rule a step at the place that it was made for; `reward` is what it is worth.
+    """Return a whole run as one attempt at `task`, each rule a step at the place that it was made for; `reward` is what
+    it is worth.
 
     A step thinks what was agreed on at which place; the last one is told what was not done, and how the tests ended.
     SandboxError if a rule cannot be applied.

@@ -8,8 +8,8 @@
     5  the user's tests judge, in the jail; a failure goes back to the model once                     (`agent.check`)
     6  what is like the instruction and was not changed is the next place; the state goes along      (`rollouts.state`)
 
-With examples, they take the place of steps 1 to 3. Below an agreement of the attempts nothing is done, and that is said. Nothing
-is written here, and what a model says is only ever taken as a text of the place that it was shown.
+With examples, they take the place of steps 1 to 3. Below an agreement of the attempts nothing is done, and that is
+said. Nothing is written here, and what a model says is only ever taken as a text of the place that it was shown.
 """
 
 import re
@@ -62,13 +62,13 @@ def refactor(
 ) -> Proposal:
     """Return what becomes of the files below the folder `repository` if `instruction` is done.
 
-    `examples` are files before and after, which lead where there are some; `keep` are files and folders that stay, and rules that
-    change nothing in them go before others; `tests` is a command that the jail of `jail` runs in a copy of the folder, before and
-    after. `report` takes what is being done, a line each.
+    `examples` are files before and after, which lead where there are some; `keep` are files and folders that stay, and
+    rules that change nothing in them go before others; `tests` is a command that the jail of `jail` runs in a copy of
+    the folder, before and after. `report` takes what is being done, a line each.
 
     Raises:
-        DataError: the instruction says nothing, the folder has no file of a covered language, or the tests fail beforehand.
-        ActorError: the model does not answer. SandboxError: a jail fails.
+        DataError: the instruction says nothing, the folder has no file of a covered language, or the tests fail
+        beforehand. ActorError: the model does not answer. SandboxError: a jail fails.
     """
     settings = settings or Settings()
     files, skipped = read_repository(repository, settings)

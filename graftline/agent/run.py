@@ -110,7 +110,7 @@ class Run:
             ):
                 self.texts[path] = file.text
                 self.undone.append(f"{path}: would not parse any more; change it by hand")
-        named = assign_ids(self.rules)
+        named = assign_ids([replace(rule, id="") for rule in self.rules])  # they were made in several turns
         changed = [
             rewrite_accepted(file, self.texts[path], named)
             for path, file in sorted(self.files.items())

@@ -154,7 +154,8 @@ def read_terms(instruction: str) -> list[Term]:
 
 
 def edit_by_words(instruction: str, terms: Sequence[Term], code: str) -> str | None:
-    """Return `code` with the one name that is to come in place of the one that is to go; None where the words leave a choice.
+    """Return `code` with the one name that is to come in place of the one that is to go; None where the words leave a
+    choice.
 
     "Migrate to Node.findall() from Node.traverse()"  ->  `findall` for `traverse`
     """
@@ -169,7 +170,8 @@ def edit_by_words(instruction: str, terms: Sequence[Term], code: str) -> str | N
 
 
 def add_similar(terms: Sequence[Term], texts: Mapping[str, str]) -> list[Term]:
-    """Return the terms, and beside a new name that no file has those that are likest it: what it is for is often called alike.
+    """Return the terms, and beside a new name that no file has those that are likest it: what it is for is often called
+    alike.
 
     `rolldownOptions` where there is `rollupOptions`, `read_text()` where there is `text()`
     """
@@ -199,7 +201,8 @@ def add_similar(terms: Sequence[Term], texts: Mapping[str, str]) -> list[Term]:
 def describe_absent(
     instruction: str, terms: Sequence[Term], counts: Mapping[str, int], texts: Mapping[str, str]
 ) -> list[str]:
-    """Return a sentence for each name that the instruction says is to go and that no line has, with the names that are likest it.
+    """Return a sentence for each name that the instruction says is to go and that no line has, with the names that are
+    likest it.
 
     `counts` are the lines that have a term. A word without a name that is like it is no misspelling.
     """

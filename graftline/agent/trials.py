@@ -1,4 +1,6 @@
-"""Trials of places: one is edited, by the words of the instruction or by a model, and others follow that have such words."""
+"""Trials of places: one is edited, by the words of the instruction or by a model, and others follow that have such
+words.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -78,7 +80,9 @@ def try_place(run: Run, terms: Sequence[Term], block: Block, feedback: str) -> T
 
 
 def _find_named(terms: Sequence[Term], edit: PlaceEdit) -> list[Term]:
-    """Return the terms of the instruction that are in the lines which an edit changes; none if what is to go stays as it was."""
+    """Return the terms of the instruction that are in the lines which an edit changes; none if what is to go stays as
+    it was.
+    """
     old, new = edit.block.text, edit.after_block
     is_moved = {term: len(re.findall(term.pattern, old)) != len(re.findall(term.pattern, new)) for term in terms}
     is_there = any(term.is_gone and re.search(term.pattern, old) for term in terms)
@@ -88,7 +92,8 @@ def _find_named(terms: Sequence[Term], edit: PlaceEdit) -> list[Term]:
 
 
 def _find_second_definition(before: str, after: str) -> str:
-    """Return a name of a module that a text has one more definition of, beside one that was there; empty where there is none.
+    """Return a name of a module that a text has one more definition of, beside one that was there; empty where there is
+    none.
 
     Of `def get` and `def fetch`, where `get` is replaced by `fetch`, only the uses are meant.
     """
@@ -97,7 +102,8 @@ def _find_second_definition(before: str, after: str) -> str:
 
 
 def hold_back(followed: FollowedEdit, named: Sequence[Term]) -> FollowedEdit:
-    """Return what follows without places of which neither what goes nor what comes has a word that edit and instruction share.
+    """Return what follows without places of which neither what goes nor what comes has a word that edit and instruction
+    share.
 
     A rule that is broader than what was meant changes such places; one who edits by hand sees them, a model does not.
     """

@@ -128,13 +128,17 @@ def _read_stored(paths: "Paths", name: str, manifest: ManifestChoice) -> "tuple[
         RecordError: it was altered since it was made.
     """
     from graftline.pipeline.lineage import open_lineage
-    from graftline.pipeline.stages.model_evaluation import load_model_evaluation, read_attempts
+    from graftline.pipeline.stages.model_evaluation import describe_outdated, load_model_evaluation, read_attempts
 
     load_model_evaluation(paths, name)
     folder = paths.evaluation(name)
     with open_lineage(paths, manifest.load(paths)) as lineage:
-        if lineage.find(folder, "evaluation") is None:
+        record = lineage.find(folder, "evaluation")
+        if record is None:
             raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it")
+        if change := describe_outdated(lineage, name, record):
+            advice = f"`graftline eval run {name}` makes it anew"
+            click.echo(f"evaluation {name!r}: this is of an earlier run, {change}; {advice}", err=True)
     return folder, read_attempts(folder)
 
 

@@ -62,8 +62,9 @@ def refactor(
 ) -> None:  # fmt: skip
     """Change the files below PATH as INSTRUCTION says, for you to review.
 
-    A language model edits one place, its edit becomes rules, and the rest follows. An instruction that says what is written
-    for what, with code in backticks, needs no model, and neither does an --example. Without --write, nothing is changed."""
+    A language model edits one place, its edit becomes rules, and the rest follows. An instruction that says what is
+    written for what, with code in backticks, needs no model, and neither does an --example. Without --write, nothing is
+    changed."""
     from graftline.agent.model import Limits
     from graftline.agent.proposal import Settings
     from graftline.agent.refactor import refactor
@@ -98,11 +99,10 @@ def refactor(
         write_rules_of_change(proposal.rules, result, out)
     has_failed = proposal.tests is not None and proposal.tests.passed is not True
     is_written = write and bool(result.files) and (not has_failed or force)
-    if is_written:
-        write_files(result.writes, default_journals())
+    journal = write_files(result.writes, default_journals()) if is_written else None
     if record:
         is_decided = is_written or bool(result.rejected) or ask
-        _record(root, instruction, folder, proposal, result if is_decided else None, model or "")
+        _record(root, instruction, folder, proposal, result if is_decided else None, model or "", journal)
     if as_json:
         print_json(_as_dict(proposal, agent_model, result, is_written))
     else:
@@ -115,7 +115,9 @@ COMMANDS = (refactor,)
 
 
 def agent_folder(root: Path | None) -> Path:
-    """Return where the agent keeps what was answered: below the data folder of the root, else in the state folder of the user."""
+    """Return where the agent keeps what was answered: below the data folder of the root, else in the state folder of
+    the user.
+    """
     from graftline.codemod.writes import default_journals
 
     try:
@@ -140,9 +142,12 @@ def open_agent_model(root: Path | None, name: str, limits: "Limits | None" = Non
 
 
 def _record(
-    root: Path | None, instruction: str, repository: Path, proposal: "Proposal", result: "Rewrite | None", model: str
-) -> None:
-    """Keep a run, with what became of its places where that was decided; not where the terms of the model forbid to train on it."""
+    root: Path | None, instruction: str, repository: Path, proposal: "Proposal", result: "Rewrite | None", model: str,
+    journal: Path | None,
+) -> None:  # fmt: skip
+    """Keep a run, with what became of its places where that was decided; not where the terms of the model forbid to
+    train on it.
+    """
     from graftline.agent.record import DATASET, record_run
     from graftline.llm.fleet import load_fleet
     from graftline.repository import identify_repository
@@ -156,7 +161,7 @@ def _record(
     accepted = result.files if result else None
     with open_rule_sandbox(root) as sandbox:
         name = identify_repository(repository)
-        rows = record_run(instruction, proposal, accepted, folder, sandbox, model, name)
+        rows = record_run(instruction, proposal, accepted, folder, sandbox, model, name, journal)
     click.echo(f"recorded: {pluralize(len(rows), 'rule')} in {folder}", err=True)
 
 

@@ -140,14 +140,21 @@ def apply(
 @json_option
 def undo(path: Path, as_json: bool) -> None:
     """Take back the newest `apply`, `follow` or `refactor` with `--write` that changed a file at or below PATH."""
-    from graftline.codemod.writes import default_journals, undo_write
+    from graftline.codemod.writes import RECORDED, default_journals, undo_write
 
     undone = undo_write(path, default_journals())
+    recorded = 0
+    if undone.write.with_suffix(RECORDED).is_file():
+        from graftline.agent.record import mark_undone
+
+        recorded = mark_undone(undone.write)
     if as_json:
-        print_json(asdict(undone))
+        print_json({key: value for key, value in asdict(undone).items() if key != "write"})
     else:
         files = pluralize(len(undone.restored), "file")
         click.echo(f"{files} as before the write of {undone.at:%Y-%m-%d %H:%M:%S} UTC")
+        if recorded:
+            click.echo(f"recorded: {pluralize(recorded, 'rule')} as undone", err=True)
         for file in undone.changed_since:
             click.echo(f"error: {file}: was changed since and stays; its text before is in {undone.journal}", err=True)
     if undone.changed_since:

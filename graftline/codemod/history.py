@@ -1,4 +1,6 @@
-"""The history of a git repository, read as data: nothing of it is run (`codemod.git_command`), and objects are of bounded size."""
+"""The history of a git repository, read as data: nothing of it is run (`codemod.git_command`), and objects are of
+bounded size.
+"""
 
 import hashlib
 import os
@@ -94,8 +96,9 @@ class History:
     def read(cls, folder: Path, span: str = "", limit: int = 1_000, is_top: bool = False) -> "History":
         """Return the newest `limit` commits of `span` (`A..B`, or a commit for all up to it; the current one if empty).
 
-        Only those count that change files below `folder`; with `is_top`, it must be the top of a working tree, or a bare
-        repository. DataError if `folder` is in no repository, or `span` names no commits of it. ConfigError if git is not installed. BoundaryError if git cannot read it.
+        Only those count that change files below `folder`; with `is_top`, it must be the top of a working tree, or a
+        bare repository. DataError if `folder` is in no repository, or `span` names no commits of it. ConfigError if git
+        is not installed. BoundaryError if git cannot read it.
         """
         if folder.is_file():
             raise DataError(f"{folder}: is a file; name its folder")
@@ -160,9 +163,8 @@ class History:
     ) -> Iterator[CommitChange]:
         """Yield the commits that edit at least `min_files` files where they are, each with its parent and message.
 
-        Files whose path `is_excluded` are none of them. What of such commits cannot be read, is no edit of a file, or is too
-        much, is counted in `skipped`.
-        BoundaryError if git cannot read the repository.
+        Files whose path `is_excluded` are none of them. What of such commits cannot be read, is no edit of a file, or
+        is too much, is counted in `skipped`. BoundaryError if git cannot read the repository.
         """
         for start in range(0, len(self.commits), _BATCH_COMMITS):
             for commit, entries in self._entries(self.commits[start : start + _BATCH_COMMITS]):
@@ -252,7 +254,9 @@ class History:
         return []
 
     def _sizes(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of the objects that are there, by their names; submodules, and what was never fetched, are not."""
+        """Return the sizes of the objects that are there, by their names; submodules, and what was never fetched, are
+        not.
+        """
         listed = "".join(f"{name}\n" for name in names).encode()
         output = run_git(self.folder, "cat-file", "--batch-check", "--buffer", stdin=listed) or b""
         lines = (line.split(" ") for line in output.decode().splitlines())
@@ -338,10 +342,12 @@ def read_commit(folder: Path, name: str, language_of: LanguageOf, languages: fro
 
 
 def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozenset[Language]) -> list[FileChange]:
-    """Return the tracked files below `folder`, in `languages`, that differ from the current commit, by their paths from there.
+    """Return the tracked files below `folder`, in `languages`, that differ from the current commit, by their paths from
+    there.
 
-    Files are compared here, not by git, which would run filters that the repository names. Files that are new or gone, or that
-    cannot be read as source code, are none of them. DataError if there is no change. BoundaryError if git cannot read the repository.
+    Files are compared here, not by git, which would run filters that the repository names. Files that are new or gone,
+    or that cannot be read as source code, are none of them. DataError if there is no change. BoundaryError if git
+    cannot read the repository.
     """
     History.read(folder, limit=1)
     history = History(folder, (_commit(folder, "HEAD", ""),), is_shallow=False)

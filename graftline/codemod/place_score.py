@@ -1,12 +1,13 @@
-"""How many places of a change of many files a text reproduces. It imports the standard library alone, for it is run in boxes, too.
+"""How many places of a change of many files a text reproduces. It imports the standard library alone, for it is run in
+boxes, too.
 
-A place is a region of lines that the change, or whoever attempts it, makes another. Regions that touch are compared as one: they
-are right if their text is that of the change. A file that the change leaves alone has no place that is right.
+A place is a region of lines that the change, or whoever attempts it, makes another. Regions that touch are compared as
+one: they are right if their text is that of the change. A file that the change leaves alone has no place that is right.
 
     python3 place_score.py WORK TESTS LOGS
 
-grades the files below WORK by TESTS/places.json and leaves LOGS/reward.json. The exit code is 3, and nothing is left, where the
-machine lacks what the tests need.
+grades the files below WORK by TESTS/places.json and leaves LOGS/reward.json. The exit code is 3, and nothing is left,
+where the machine lacks what the tests need.
 """
 
 import json
@@ -72,20 +73,20 @@ class PlaceScore:
     """Files that the change leaves alone, as far as they are here."""
 
     @property
-    def recall(self) -> float:
-        """Share of the places of the change that are right; 0 where it has none."""
-        return self.reproduced / self.gold if self.gold else 0.0
+    def recall(self) -> "float | None":
+        """Share of the places of the change that are right; None where it has none, or all of them were shown."""
+        return self.reproduced / self.gold if self.gold else None
 
     @property
-    def precision(self) -> float:
-        """Share of the places that were changed that are right; 0 where nothing was changed."""
-        return self.right / self.edited if self.edited else 0.0
+    def precision(self) -> "float | None":
+        """Share of the places that were changed that are right; None where nothing was changed."""
+        return self.right / self.edited if self.edited else None
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall."""
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
+        """Harmonic mean of precision and recall; 0 where there is nothing to bring about, or nothing was changed."""
+        precision, recall = self.precision or 0.0, self.recall or 0.0
+        return 2 * precision * recall / (precision + recall) if precision and recall else 0.0
 
 
 Compare = Callable[[str, str], "Sequence[LineChange] | None"]
@@ -101,11 +102,9 @@ def score_places(
     """Return what the texts in `produced`, by their paths, are worth; a file that is not in it stays as it was.
 
     Args:
-        changed: Of each file of the change, the text before and after.
-        untouched: Texts of files that the change leaves alone.
-        produced: Texts that the attempt came to.
-        shown: Lines of the texts before, start and end, that the attempt was shown as they are after; they do not count.
-        compare: `compare_texts`, or what keeps its results.
+        changed: Of each file of the change, the text before and after. untouched: Texts of files that the change leaves
+        alone. produced: Texts that the attempt came to. shown: Lines of the texts before, start and end, that the
+        attempt was shown as they are after; they do not count. compare: `compare_texts`, or what keeps its results.
     """
     compare = compare or compare_texts
     gold = reproduced = edited = right = false = 0
@@ -125,7 +124,9 @@ def score_places(
 
 
 def list_areas(before: str, after: str, text: str, compare: Compare | None = None) -> Iterator[Area]:
-    """Yield the regions of the lines of `before` in which the change to `after`, or the attempt `text`, has another text."""
+    """Yield the regions of the lines of `before` in which the change to `after`, or the attempt `text`, has another
+    text.
+    """
     compare = compare or compare_texts
     lines, target, attempt = before.split("\n"), after.split("\n"), text.split("\n")
     own = compare(before, after)
@@ -180,12 +181,13 @@ def compare_lines(old: Sequence[str], new: Sequence[str]) -> list[LineChange] | 
 def total_reward(score: PlaceScore | None, passes: bool | None) -> dict[str, float]:
     """Return what is reported: `reward`, and what it is made of.
 
-    It is the F1 of the places; where there are tests, too, it is that only if they pass, for a change of many places that breaks
-    its program is none. Where there are only tests, it is whether they pass.
+    It is the F1 of the places; where there are tests, too, it is that only if they pass, for a change of many places
+    that breaks its program is none. Where there are only tests, it is whether they pass.
     """
     parts: dict[str, float] = {}
     if score is not None:
-        parts |= {"places_f1": score.f1, "precision": score.precision, "recall": score.recall}
+        # a report holds numbers alone: of nothing, nothing is right
+        parts |= {"places_f1": score.f1, "precision": score.precision or 0.0, "recall": score.recall or 0.0}
         parts |= {"places": score.gold, "places_right": score.reproduced, "places_edited": score.edited}
     if passes is not None:
         parts["tests"] = float(passes)

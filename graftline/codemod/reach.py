@@ -1,7 +1,8 @@
-"""How far rules reach by themselves, as `graftline apply` and `ast-grep scan` run them, beside a change that they were made for.
+"""How far rules reach by themselves, as `graftline apply` and `ast-grep scan` run them, beside a change that they were
+made for.
 
-A change holds back places that its rules match: those that were rejected, that stay, or have no word of an instruction. And it may
-have places that its rules do not match by themselves.
+A change holds back places that its rules match: those that were rejected, that stay, or have no word of an instruction.
+And it may have places that its rules do not match by themselves.
 """
 
 import re
@@ -54,7 +55,8 @@ class Reach:
 def measure_reach(
     rules: Sequence[FileRule], files: Iterable[SourceFile], changed: Sequence[RewrittenFile], sandbox: Sandbox
 ) -> Reach:
-    """Return what `rules` make of `files`, which are all that there are, beside `changed`, what is to become of some of them.
+    """Return what `rules` make of `files`, which are all that there are, beside `changed`, what is to become of some of
+    them.
 
     Lines that only follow, such as imports, are no lines of the change here.
     """

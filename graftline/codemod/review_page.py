@@ -1,4 +1,5 @@
-"""What rules would change as one static HTML page: groups of places with their differences, and what to type to leave some out.
+"""What rules would change as one static HTML page: groups of places with their differences, and what to type to leave
+some out.
 
 The page loads nothing and sends nothing. Code in it is text: nothing of a repository is markup.
 """
@@ -41,8 +42,8 @@ def format_review(
 ) -> str:
     """Return the page.
 
-    `words` are lines that say what a rule does, by its id, in short first; `command` is what writes all of it, to which the
-    page adds what is left out; `notes` are what there is to know before that, a line each.
+    `words` are lines that say what a rule does, by its id, in short first; `command` is what writes all of it, to which
+    the page adds what is left out; `notes` are what there is to know before that, a line each.
     """
     places = sum(len(group.places) for group in groups)
     files = len({place.path for group in groups for place in group.places})

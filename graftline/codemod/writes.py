@@ -1,9 +1,9 @@
 """Writing to many files of somebody's repository, all of them or none, and taking it back.
 
-Before the first file is replaced, a journal with the text of every file as it was is on disk, so that an interruption, a full
-disk or a killed process leaves nothing that cannot be undone. Journals lie in the state folder of the user
-(`$XDG_STATE_HOME`, else `~/.local/state`), not in the repository. Undoing never overwrites what somebody changed afterwards.
-Of two that write at once one waits, and then finds what the other changed.
+Before the first file is replaced, a journal with the text of every file as it was is on disk, so that an interruption,
+a full disk or a killed process leaves nothing that cannot be undone. Journals lie in the state folder of the user
+(`$XDG_STATE_HOME`, else `~/.local/state`), not in the repository. Undoing never overwrites what somebody changed
+afterwards. Of two that write at once one waits, and then finds what the other changed.
 """
 
 import fcntl
@@ -25,6 +25,8 @@ from graftline.core.record import sync
 
 MAX_JOURNALS = 50
 """The oldest are deleted when another write begins."""
+RECORDED = ".recorded"
+"""In place of the ending of a journal: where the run that wrote it is recorded (`agent.record`)."""
 _TIME = "%Y%m%dT%H%M%S%z"
 
 
@@ -58,6 +60,8 @@ class Undone:
     """Files that somebody changed after the write, or removed; left alone."""
     journal: Path | None
     """Where the earlier texts of those are; None where there are none."""
+    write: Path
+    """What `write_files` returned of it."""
 
 
 def default_journals() -> Path:
@@ -66,10 +70,13 @@ def default_journals() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "graftline" / "writes"
 
 
-def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_now) -> None:
-    """Do all `writes`, or none: DataError, and every file as it was, where one cannot be written or was changed meanwhile."""
+def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_now) -> Path | None:
+    """Do all `writes`, or none, and return their journal, None where there is nothing to write.
+
+    DataError, and every file as it was, where one cannot be written or was changed meanwhile.
+    """
     if not writes:
-        return
+        return None
     with _lock(journals):
         try:
             journal = _write_journal(writes, journals, clock())
@@ -90,12 +97,14 @@ def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_
                     reason = f"{write.path}: cannot be written ({error.strerror})"
                     raise DataError(f"{reason}; nothing was changed") from error
                 raise
+    return journal
 
 
 def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undone:
     """Take back the newest write that changed a file at or below `below`, in all its files.
 
-    DataError if there is no such write, or it changed files that are not below `within`; RecordError if a journal is damaged.
+    DataError if there is no such write, or it changed files that are not below `within`; RecordError if a journal is
+    damaged.
     """
     refusal = DataError(f"{below}: nothing was written there that could be taken back; expected an earlier `--write`")
     if not journals.is_dir():
@@ -137,7 +146,7 @@ def _lock(journals: Path) -> Iterator[None]:
 
 
 def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -> Path:
-    for pattern in ("*.jsonl", "*.left"):  # those that were undone in part, too
+    for pattern in ("*.jsonl", "*.left", f"*{RECORDED}"):  # those that were undone in part, too
         for old in sorted(journals.glob(pattern))[: 1 - MAX_JOURNALS]:
             old.unlink(missing_ok=True)
     time = f"{now:{_TIME}}"
@@ -182,4 +191,4 @@ def _restore(journal: Path) -> Undone:
         journal.unlink()
     else:
         journal.replace(unfinished)
-    return Undone(at, tuple(restored), tuple(changed), unfinished)
+    return Undone(at, tuple(restored), tuple(changed), unfinished, journal)

@@ -10,7 +10,9 @@ from graftline.core.errors import ConfigError, install_command
 Column = Literal[
     "text", "word", "whole", "number", "flag", "bytes", "key", "keys", "text?", "word?", "whole?", "number?", "flag?"
 ]  # fmt: skip
-"""What a column holds; with "?" a value may be missing. A `word` is a text that many rows share. `key` is an unsigned 64-bit number, `keys` a list of them."""
+"""What a column holds; with "?" a value may be missing. A `word` is a text that many rows share. `key` is an unsigned
+64-bit number, `keys` a list of them.
+"""
 
 GROUP_ROWS = 8192
 """Rows of one row group: so many are held in memory at once."""

@@ -31,7 +31,9 @@ def _estimate(text: str) -> int:
 
 
 def bound_tokens(text: str) -> int:
-    """Return the bytes of `text`: no tokenizer makes more tokens of it, and no vocabulary has to be loaded, which takes most of a second."""
+    """Return the bytes of `text`: no tokenizer makes more tokens of it, and no vocabulary has to be loaded, which takes
+    most of a second.
+    """
     return len(text.encode("utf-8", "replace"))
 
 

@@ -1,14 +1,16 @@
 """Which split each edit is in, so that nothing leaks, and the files of the splits.
 
 What hangs together goes together: edits of one group (repository or package, forks included), of one commit, with equal
-or similar texts before. Splits have their configured shares of every language, as far as its clusters allow: a new cluster that is
-small goes to a split by the hash of its least group, within the shares that what was assigned before leaves. Those that hold more
-than a thousandth of a language are dealt after it, the largest first, each where the shares of its languages are then nearest to
-the configured ones; where a language has as few clusters left as empty splits, to one of these.
+or similar texts before. Splits have their configured shares of every language, as far as its clusters allow: a new
+cluster that is small goes to a split by the hash of its least group, within the shares that what was assigned before
+leaves. Those that hold more than a thousandth of a language are dealt after it, the largest first, each where the
+shares of its languages are then nearest to the configured ones; where a language has as few clusters left as empty
+splits, to one of these.
 
-What was assigned once stays: a cluster that holds an edit, a text, a repository or a commit of an earlier assignment goes where
-that one is, whatever is added, and even if it was away in between; so does one whose texts are like those of a change of a repository. New edits that would join two splits fall out
-(`joins_splits`), and so do all edits of a cluster that is in two splits without them.
+What was assigned once stays: a cluster that holds an edit, a text, a repository or a commit of an earlier assignment
+goes where that one is, whatever is added, and even if it was away in between; so does one whose texts are like those of
+a change of a repository. New edits that would join two splits fall out (`joins_splits`), and so do all edits of a
+cluster that is in two splits without them.
 
 The assignments are one Parquet file per language, with a row for every normalized edit in the order in which edits are
 compared. A split takes its edits from the normalized files by these rows: lines of JSON as they are, and columns.
@@ -51,7 +53,9 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
 LARGE_SHARE = 0.001
-"""A cluster that holds more of a language is dealt. The hashes of a thousand that do not err by one percent for `dev` and `test`."""
+"""A cluster that holds more of a language is dealt. The hashes of a thousand that do not err by one percent for `dev`
+and `test`.
+"""
 _COPIED = tuple(name for name in EDITS if name not in ("language", "split", "cluster"))
 """Columns of a split that are as they were normalized."""
 _READERS = 2
@@ -266,8 +270,8 @@ def _deal(
 ) -> list[int]:
     """Return the split of each new cluster in turn.
 
-    `parts_C` says what part of each language a cluster holds, `filled` what part each split has of each already. A cluster goes
-    where it adds least to the chi-square distance of the splits of its languages from `shares`.
+    `parts_C` says what part of each language a cluster holds, `filled` what part each split has of each already. A
+    cluster goes where it adds least to the chi-square distance of the splits of its languages from `shares`.
     """
     chosen = list[int]()
     remaining = (parts_C > 0).sum(axis=0)
@@ -295,8 +299,9 @@ def write_assignments(
 ) -> dict[str, int]:
     """Assign the edits of the normalized datasets, given in the order of precedence, and return what became of them.
 
-    What is `assigned`, or like a text `of_changes` of repositories, stays where it is; what is from now on is written beside the assignments, for `read_assigned`, and how
-    many edits are new, stayed or fell out since they were in the splits of `earlier`, by dataset, language and split.
+    What is `assigned`, or like a text `of_changes` of repositories, stays where it is; what is from now on is written
+    beside the assignments, for `read_assigned`, and how many edits are new, stayed or fell out since they were in the
+    splits of `earlier`, by dataset, language and split.
     """
     edits = load_edits(datasets, languages)
     assignments = assign_splits(edits, splitting, assigned, of_changes)

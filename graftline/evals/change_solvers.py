@@ -1,4 +1,5 @@
-"""Solvers of changes of repositories, whole or at single places: the agent, induction from places that are shown, and `sed`.
+"""Solvers of changes of repositories, whole or at single places: the agent, induction from places that are shown, and
+`sed`.
 
 A model that writes the rule itself is asked as about any task (`evals.solvers`), and its rule is applied to all files.
 """
@@ -30,15 +31,17 @@ from graftline.sandbox.base import Sandbox
 from graftline.sandbox.runner import language_of
 
 NOTHING_TO_SHOW, REFUSED = "nothing_to_show", "refused"
-"""Causes of questions that cannot be asked: the change has no place that can be shown, or the agent refuses the instruction."""
+"""Causes of questions that cannot be asked: the change has no place that can be shown, or the agent refuses the
+instruction.
+"""
 _ONE_TEXT = "text"
 
 
 class AgentSolver:
     """What `graftline refactor` does with `model`, which belongs to the caller; a further attempt is another draw.
 
-    Of a single place its edit is taken, of one text the rules that induction makes of its edit. Places of the change are shown as
-    examples where there are `demonstrations`.
+    Of a single place its edit is taken, of one text the rules that induction makes of its edit. Places of the change
+    are shown as examples where there are `demonstrations`.
     """
 
     draws = True
@@ -89,7 +92,9 @@ class AgentSolver:
 
 
 class DemonstrationSolver:
-    """The rules of `count` places of the change, as people edited them (`graftline follow`); a further attempt is shown others."""
+    """The rules of `count` places of the change, as people edited them (`graftline follow`); a further attempt is shown
+    others.
+    """
 
     draws = True
 
@@ -128,10 +133,12 @@ class DemonstrationSolver:
 
 
 class WordsSolver:
-    """`sed`: the code that an instruction says is to go, at word boundaries, becomes the code that it says is to come."""
+    """`sed`: the code that an instruction says is to go, at word boundaries, becomes the code that it says is to come,
+    or nothing.
+    """
 
     draws = False
-    digest = digest(["sed"])
+    digest = digest(["sed", "removes"])
 
     def replies(self, questions: Sequence[Question]) -> Replies:
         for question in questions:
@@ -142,7 +149,9 @@ class WordsSolver:
 
 
 def edit_single_place(instruction: str, place: SinglePlace, model: AgentModel, shows: Shows) -> dict[str, str]:
-    """Return the text of the file with the likeliest edit, or that of another draw of `model`; it is empty where there is none."""
+    """Return the text of the file with the likeliest edit, or that of another draw of `model`; it is empty where there
+    is none.
+    """
     context = describe_single_place(place, shows)
     edit = edit_place(instruction, place.block, place.before, model, 1, 0, lambda text: text, context)
     return {place.block.path: edit.after} if edit.votes else {}
@@ -173,7 +182,11 @@ def follow_shown(
 
 
 def replace_words(instruction: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts in which the names of the instruction that go are those that come, in their order."""
+    """Return the texts in which the names of the instruction that go are those that come, in their order.
+
+    Where it says of none that it is to come, those that go are taken out, and with them lines that have no word any
+    more.
+    """
     terms, changed = read_terms(instruction), dict(texts)
     old = [term.text for term in terms if term.role == "old" and term.is_code and not term.is_qualifier]
     new = [term.text for term in terms if term.role == "new" and not term.is_qualifier]
@@ -181,4 +194,9 @@ def replace_words(instruction: str, texts: Mapping[str, str]) -> dict[str, str]:
         pattern = re.compile(rf"(?<![\w$]){re.escape(before)}(?![\w$])")
         for path, text in changed.items():
             changed[path] = pattern.sub(lambda _, word=after: word, text)  # type: ignore[misc]
+    if old and not new:
+        pattern = re.compile(rf"(?<![\w$])(?:{'|'.join(map(re.escape, old))})(?![\w$])[ \t]*")
+        for path, text in changed.items():
+            lines = ((line, pattern.sub("", line)) for line in text.splitlines(keepends=True))
+            changed[path] = "".join(after for line, after in lines if after == line or re.search(r"\w", after))
     return changed

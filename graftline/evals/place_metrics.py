@@ -41,13 +41,13 @@ class PlaceMetrics:
 
 def summarize_places(scores: Mapping[str, Sequence[PlaceScore]]) -> PlaceMetrics:
     """Return the metrics of the attempts at changes, by the ids of those."""
-    means = [(_mean(map(recall_of, group)), _mean(map(precision_of, group))) for group in scores.values()]
+    means = [(_mean(s.recall for s in group), _mean(s.precision for s in group)) for group in scores.values()]
     changes = [(recall, precision) for recall, precision in means if recall is not None]
     attempts = [
-        (recall, precision_of(score))
+        (recall, score.precision)
         for group in scores.values()
         for score in group
-        if (recall := recall_of(score)) is not None
+        if (recall := score.recall) is not None
     ]
     false = [_mean([1000 * s.false / s.untouched for s in group if s.untouched]) for group in scores.values()]
     return PlaceMetrics(
@@ -64,19 +64,9 @@ def summarize_places(scores: Mapping[str, Sequence[PlaceScore]]) -> PlaceMetrics
     )
 
 
-def recall_of(score: PlaceScore) -> float | None:
-    """Return the share of the places of the change that came out; None where all of them were shown."""
-    return score.reproduced / score.gold if score.gold else None
-
-
-def precision_of(score: PlaceScore) -> float | None:
-    """Return the share of the places that were changed that are the change's; None where there are none."""
-    return score.right / score.edited if score.edited else None
-
-
 def is_of_use(score: PlaceScore) -> bool:
     """Return whether recall and precision of an attempt are at least 0.9."""
-    return is_enough(recall_of(score)) and is_enough(precision_of(score))
+    return is_enough(score.recall) and is_enough(score.precision)
 
 
 def is_enough(value: float | None) -> bool:

@@ -1,8 +1,8 @@
 """Reports of an evaluation: a page of Markdown, and a page of HTML to look at every attempt.
 
-The page of HTML is one file, which asks nothing of any network. What stands in it comes from datasets and models, and is not
-trusted: texts lie in a block of JSON that no markup ends, and are shown as texts alone; the policy of the page lets no other
-script run, and nothing be loaded.
+The page of HTML is one file, which asks nothing of any network. What stands in it comes from datasets and models, and
+is not trusted: texts lie in a block of JSON that no markup ends, and are shown as texts alone; the policy of the page
+lets no other script run, and nothing be loaded.
 """
 
 import base64
@@ -53,8 +53,8 @@ def markdown_page(
 ) -> str:
     """Return the report as Markdown.
 
-    `left_out` are the reasons why tasks are not attempted, by their ids, `plots` file names by what they show (`pass` and
-    `classes`), and `note` says of the tasks what is to be known of them.
+    `left_out` are the reasons why tasks are not attempted, by their ids, `plots` file names by what they show (`pass`
+    and `classes`), and `note` says of the tasks what is to be known of them.
     """
     overall = summarize(attempts)
     by_class = summarize_by(attempts, lambda attempt: attempt.edit_class)

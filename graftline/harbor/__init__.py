@@ -1,7 +1,8 @@
 """Harbor: environments as versioned deployments with an instance per seed, run locally and by a service alike.
 
-A name is loaded when it is first asked for, so that importing this loads no client, web framework or executor. Evaluations
-and prompt optimizations stand on a floor above, and are reached by name alone. `__init__.pyi` has the names for type checkers.
+A name is loaded when it is first asked for, so that importing this loads no client, web framework or executor.
+Evaluations and prompt optimizations stand on a floor above, and are reached by name alone. `__init__.pyi` has the names
+for type checkers.
 """
 
 from importlib import import_module

@@ -20,6 +20,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from graftline import __version__
+from graftline.agent.record import mark_undone
 from graftline.astgrep.binding import Language
 from graftline.codemod.rule_file import MAX_FILE_CHARACTERS
 from graftline.codemod.writes import FileWrite, default_journals, undo_write, write_files
@@ -189,6 +190,7 @@ class RuleServer:
             with anyio.CancelScope(shield=True):
                 folder = resolve_path(self._root, path)
                 undone = await to_thread.run_sync(undo_write, folder, default_journals(), self._root)
+                await to_thread.run_sync(mark_undone, undone.write)
             restored, changed = (
                 [file.relative_to(self._root).as_posix() for file in files]
                 for files in (undone.restored, undone.changed_since)

@@ -1,8 +1,9 @@
 """`recorded`: runs of `graftline refactor --record` on this machine; each rule that its user accepted is an edit.
 
 A line is a trajectory (`graftline.rollouts.trajectory`), whose reward is the share of the rule's places that were accepted. A rule
-that was decided more than once counts as it was decided last; a run without a decision takes nothing back. What was rejected, in
-part or as a whole, or never decided, is no edit, and neither is code that holds a secret.
+that was decided more than once counts as it was decided last; a run without a decision takes nothing back, but `graftline undo` of
+what it wrote does. What was rejected, in part or as a whole, never decided, or undone is no edit, and neither is code that holds a
+secret.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,9 @@ from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
 from graftline.datasets.ingest import parse_row
 from graftline.datasets.readers.base import RawRow, Source
+
+_UNDONE = "undone"
+"""Cause of a reward that takes earlier ones back."""
 
 
 class _Prompt(BaseModel):
@@ -66,7 +70,7 @@ def _read_decision(row: RawRow) -> str:
     if isinstance(parsed, Rejection):
         return ""
     reward = parsed.get("reward")
-    is_decided = isinstance(reward, dict) and reward.get("value") is not None
+    is_decided = isinstance(reward, dict) and (reward.get("value") is not None or reward.get("cause") == _UNDONE)
     return str(parsed.get("task_id", "")) if is_decided else ""
 
 

@@ -3,11 +3,11 @@
     python3 -m in_box.run_tests --logs /logs/verifier [--answer solution]
 
 Scripts find their folders in `TESTS_DIR`, `LOGS_DIR`, `SOLUTION_DIR` and the working folder; in a container whose image
-says so (`TASK_IN_CONTAINER`) they also lie at `/tests`, `/solution` and the task's own working folder, as Harbor has it. `--answer solution`
-runs `solution/solve.sh` on the task as it was, for the ceiling.
+says so (`TASK_IN_CONTAINER`) they also lie at `/tests`, `/solution` and the task's own working folder, as Harbor has
+it. `--answer solution` runs `solution/solve.sh` on the task as it was, for the ceiling.
 
-Where the box has not what the task needs, by its `task.json` or by what its scripts came to, nothing is left that could be
-taken for a reward: the status is 3, and the last line says what was missing.
+Where the box has not what the task needs, by its `task.json` or by what its scripts came to, nothing is left that could
+be taken for a reward: the status is 3, and the last line says what was missing.
 """
 
 import argparse

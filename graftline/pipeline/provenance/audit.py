@@ -56,7 +56,8 @@ class Audit:
 def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> Audit:
     """Return the faults of the configuration, of the sources of the datasets, and of every artifact below `paths`.
 
-    `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artifacts out: what is wrong with them, a run repairs.
+    `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artifacts out:
+    what is wrong with them, a run repairs.
     """
     report = Audit()
     checks: list[Callable[[], object]] = [partial(load_settings, paths), partial(load_governance, paths)]

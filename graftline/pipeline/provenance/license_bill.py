@@ -1,8 +1,8 @@
 """The bill of materials of an adapter by license: whose code its rows stand on, on what terms, and what those ask for.
 
-Covered: what is recorded or configured of rows, datasets, the base model and teachers. Not covered: whether an adapter is a
-derived work of what it was trained on, which nobody here can say. A license that is not known is told as such, never left
-out. Not here: the document for other programs (`pipeline.provenance.license_document`).
+Covered: what is recorded or configured of rows, datasets, the base model and teachers. Not covered: whether an adapter
+is a derived work of what it was trained on, which nobody here can say. A license that is not known is told as such,
+never left out. Not here: the document for other programs (`pipeline.provenance.license_document`).
 """
 
 from collections import Counter
@@ -27,9 +27,9 @@ ASKS: Mapping[str, Asks] = {
     **dict.fromkeys(("CC-BY-SA-4.0", "EPL-2.0", "EUPL-1.2", "MPL-2.0"), "share alike"),
     **dict.fromkeys((f"{name}-{which}" for name in ("AGPL-3.0", "GPL-2.0", "GPL-3.0", "LGPL-2.1", "LGPL-3.0") for which in ("only", "or-later")), "share alike"),
 }  # fmt: skip
-"""What a license asks of who hands on a part of a work, in a word: to keep copyright notice and text (`notice`), to say as
-well what was changed, and to keep a NOTICE file where there is one (`notice and changes`), to hand on by the same license
-(`share alike`)."""
+"""What a license asks of who hands on a part of a work, in a word: to keep copyright notice and text (`notice`), to say
+as well what was changed, and to keep a NOTICE file where there is one (`notice and changes`), to hand on by the same
+license (`share alike`)."""
 _NOTICES = ("notice", "notice and changes", "share alike")
 
 

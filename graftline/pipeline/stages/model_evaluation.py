@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graftline.core.build import Built, Contents, Request
-from graftline.core.errors import ConfigError, DataError, RecordError
+from graftline.core.errors import ConfigError, DataError, GraftlineError, RecordError
 from graftline.core.hashing import digest, sha256_file
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.paths import Paths
 from graftline.core.processes import default_workers
-from graftline.core.record import load_verified
+from graftline.core.record import ArtifactRecord, load_verified
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case, leave_out_invalid
 from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
@@ -97,17 +97,8 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
     folder = paths.evaluation(name)
     with ExitStack() as stack:
         solvers = shared or Solvers(lineage, stack)
-        inputs = {**_task_inputs(lineage, file), **solvers.inputs(file.solvers)}
         settings = {solver: solvers.settings(entry) for solver, entry in file.solvers.items()}
-        config = {
-            "tasks": [source.model_dump(mode="json") for source in file.tasks],
-            "attempts": file.attempts,
-            # as version 0.1.0 spelled it: an evaluation that was made then is the same one
-            "contestants": settings,
-            **rewriter(lineage.manifest),
-            **({"tests": lineage.ports.jail.model_dump(mode="json")} if _has_tests(file) else {}),
-        }
-        request = request_of("evaluation", name, inputs, config, stage_code("contest"))
+        request = _request_of(lineage, name, file, solvers, settings)
         request, known_attempts = find_known(lineage, folder, request, _read_valid)
 
         def make(partial: Path) -> Contents:
@@ -129,6 +120,40 @@ def evaluate_models(lineage: Lineage, name: str, shared: "Solvers | None" = None
             )
 
         return lineage.build(folder, request, make)
+
+
+def _request_of(
+    lineage: Lineage, name: str, file: EvaluationFile, solvers: "Solvers", settings: Mapping[str, Any]
+) -> Request:
+    config = {
+        "tasks": [source.model_dump(mode="json") for source in file.tasks],
+        "attempts": file.attempts,
+        # as version 0.1.0 spelled it: an evaluation that was made then is the same one
+        "contestants": settings,
+        **rewriter(lineage.manifest),
+        **({"tests": lineage.ports.jail.model_dump(mode="json")} if _has_tests(file) else {}),
+    }
+    inputs = {**_task_inputs(lineage, file), **solvers.inputs(file.solvers)}
+    return request_of("evaluation", name, inputs, config, stage_code("contest"))
+
+
+def describe_outdated(lineage: Lineage, name: str, record: ArtifactRecord) -> str:
+    """Return what changed since the evaluation of `record` was made, in words; empty where nothing did.
+
+    A run that fails leaves the evaluation that was there, which is of an earlier file, or of earlier tasks.
+    """
+    from graftline.pipeline.solvers import Solvers
+
+    file = load_model_evaluation(lineage.paths, name)
+    try:
+        with ExitStack() as stack:
+            solvers = Solvers(lineage, stack)
+            settings = {solver: solvers.settings(entry) for solver, entry in file.solvers.items()}
+            request = _request_of(lineage, name, file, solvers, settings)
+    except GraftlineError as error:
+        return f"what it needs now is not here ({error})"
+    config = {key: value for key, value in record.config.items() if key != "after"}
+    return request.difference(record.model_copy(update={"config": config}))
 
 
 def _write(

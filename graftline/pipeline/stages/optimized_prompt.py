@@ -1,8 +1,9 @@
-"""The stage `optimized_prompt`: the prompt of one file of `configs/prompts`, made better by what its answers were worth.
+"""The stage `optimized_prompt`: the prompt of one file of `configs/prompts`, made better by what its answers were
+worth.
 
-Rollouts are attempts in our own environment: the model of the port `chat_model`, the sandbox, our grading. What comes out is a
-prompt like those of `configs/teacher_prompts.yaml`, called `optimized/<name>`. An optimization that was interrupted goes on
-with what it has paid for.
+Rollouts are attempts in our own environment: the model of the port `chat_model`, the sandbox, our grading. What comes
+out is a prompt like those of `configs/teacher_prompts.yaml`, called `optimized/<name>`. An optimization that was
+interrupted goes on with what it has paid for.
 """
 
 import json
@@ -274,7 +275,8 @@ def prompt_file(paths: Paths, name: str) -> PromptFile:
 def split_tasks(
     tasks: Sequence[Task], n_train: int, n_validation: int, note: str = ""
 ) -> tuple[list[Task], list[Task]]:
-    """Return tasks to change prompts on, and tasks of packages and repositories held out to judge them on; the same for the same tasks.
+    """Return tasks to change prompts on, and tasks of packages and repositories held out to judge them on; the same for
+    the same tasks.
 
     `note` is what is said beside the number of tasks where they are too few.
     """

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import follow_speed
 from benchmarks.migration_measure import Commit, counts_of
 from benchmarks.migrations import main, summarize
 from benchmarks.peers.templates import make_templates, rewrite_text
@@ -82,3 +83,18 @@ def test_recall_counts_at_a_precision_of_nine_tenths() -> None:
     rows = [{**fields, "commit": name, "made": made} for name, made in (("a", 8), ("b", 10))]
     figures = summarize(rows)
     assert (figures["recall_at_p90"], figures["recall"], figures["solved"]) == (0.4, 0.8, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("run", "arguments", "message"),
+    [
+        (follow_speed.main, ["--files", "x"], "argument --files: 'x': expected whole numbers from 1"),
+        (follow_speed.main, ["--edits", "super,x"], "argument --edits: 'x': is none of getLogger"),
+        (main, ["--shown", "0"], "argument --shown: '0': expected whole numbers from 1"),
+        (main, ["--arms", "x,y"], "argument --arms: 'x, y': is none of "),
+    ],
+)
+def test_an_argument_that_means_nothing_is_told_with_what_is_expected(run, arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        run(arguments)
+    assert message in capsys.readouterr().err

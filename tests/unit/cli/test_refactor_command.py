@@ -176,6 +176,8 @@ def test_tests_that_fail_with_the_change_keep_it_from_being_written(repository: 
 
 
 def test_a_run_is_recorded_with_what_was_accepted_where_its_user_agrees(repository: Path) -> None:
+    key = "AKIA" + "Q7ZP3XKD9M2WLB5T"
+    (repository / "app/a.py").write_text(f"def load(url):\n    return client.get_all(url, '{key}')\n", "utf-8")
     (repository / "app/b.py").write_text(FILES["app/b.py"] + "\n\nlast = client.get_all(1)\n", "utf-8")
     rename = ("Rename `get_all` to `all_of`.", "repo", "--force")
     folder = Path("data/trajectories/attempts/recorded/python")
@@ -185,12 +187,16 @@ def test_a_run_is_recorded_with_what_was_accepted_where_its_user_agrees(reposito
     assert (shown.exit_code, "recorded: " in shown.stderr) == (0, True), shown.stderr
     groups = json.loads(run(*rename, "--json").stdout)["groups"]
     run(*rename, "--write", "--record")
-    CliRunner().invoke(main, ["--root", ".", "undo", "repo"])
+    undone = CliRunner().invoke(main, ["--root", ".", "undo", "repo"])
+    assert "recorded: 1 rule as undone" in undone.stderr
+    assert "recorded" not in CliRunner().invoke(main, ["--root", ".", "undo", "repo"]).stderr
     run(*rename, "--record", *(word for group in groups for word in ("--reject", group["id"])))
     rows = [*read_shards(sealed_shards(folder))]
     assert [(row.reward.value, row.reward.cause) for row in rows] == [
-        (None, "undecided"), (1.0, "accepted"), (0.0, "rejected"),
+        (None, "undecided"), (1.0, "accepted"), (None, "undone"), (0.0, "rejected"),
     ]  # fmt: skip
+    stored = [row.model_dump_json() for row in rows]
+    assert (any(key in text for text in stored), any("[secret]" in text for text in stored)) == (False, True)
     assert {
         (row.instruction, row.steps[0].sandbox_result.verdict, row.is_verified)
         for row in rows

@@ -12,7 +12,7 @@ from graftline.codemod.place_score import PlaceScore
 from graftline.core.errors import DataError
 from graftline.evals.attempt import Attempt, Produced, Question, Unaskable
 from graftline.evals.cases import Case, case_of_repository, cases_of_places, digest_of
-from graftline.evals.change_solvers import AgentSolver, DemonstrationSolver, WordsSolver
+from graftline.evals.change_solvers import AgentSolver, DemonstrationSolver, WordsSolver, replace_words
 from graftline.evals.evaluation import evaluate
 from graftline.evals.grading import Grader
 from graftline.evals.metrics import choose_by_agreement, summarize_changes, summarize_selections
@@ -101,6 +101,19 @@ def test_whole_repositories_are_graded_by_their_places(solvers: dict[str, Solver
     page = markdown_page("mine", "", attempts)
     assert "## Whole repositories" in page
     assert "## The best of several attempts" not in page
+
+
+@pytest.mark.parametrize(
+    ("instruction", "after"),
+    [
+        ("Use `get` instead of `fetch`", "@get\ndef f(a):\n    get()\n    return get(a)\n"),
+        ("Remove `fetch`", "def f(a):\n    return (a)\n"),
+        ("Make it better", "@fetch\ndef f(a):\n    fetch()\n    return fetch(a)\n"),
+    ],
+)
+def test_words_are_replaced_or_taken_out_with_lines_that_have_no_others(instruction: str, after: str) -> None:
+    text = "@fetch\ndef f(a):\n    fetch()\n    return fetch(a)\n"
+    assert replace_words(instruction, {"a.py": text}) == {"a.py": after}
 
 
 def test_a_change_that_was_shown_as_a_whole_is_left_out_of_the_recall() -> None:

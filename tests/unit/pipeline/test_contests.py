@@ -27,6 +27,7 @@ from graftline.pipeline.stages.model_evaluation import (
     CASES,
     REPORT,
     SUMMARY,
+    describe_outdated,
     evaluate_models,
     read_attempts,
 )
@@ -96,6 +97,13 @@ def test_an_evaluation_is_made_once_until_something_changes(root: Path) -> None:
         write(root, {"one": {"kind": "teacher", "most_steps": 2}})
         other_solver = evaluate_models(lineage, "mine")
 
+        assert describe_outdated(lineage, "mine", other_solver.record) == ""
+        write(root, {"one": {"kind": "actors", "fleet": "nowhere"}})
+        unknown = describe_outdated(lineage, "mine", other_solver.record)
+    shown = CliRunner().invoke(main, ["--root", str(root), "eval", "report", "mine", "--manifest", "test"])
+
+    assert (shown.exit_code, "'nowhere' is unknown" in unknown) == (0, True), shown.output
+    assert "this is of an earlier run, what it needs now is not here" in shown.stderr
     assert [one.reason for one in (first, again)] == ["not there yet", ""]
     assert other_tasks.reason == "input pairs.data/pairs.jsonl changed"
     assert "config contestants" in other_solver.reason

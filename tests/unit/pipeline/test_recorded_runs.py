@@ -75,6 +75,9 @@ def test_what_a_user_accepted_becomes_a_row_that_is_trained_on(
     for name, text in FILES.items():
         (repository / name).write_text(text, "utf-8")
     refactor(rename, str(repository), "--record")  # looked at again, which takes nothing back
+    undone = "Rename `rows` to `lines`."
+    refactor(undone, str(repository), "--record", "--write")
+    assert CliRunner().invoke(main, ["undo", str(repository)]).exit_code == 0
 
     before = run(made)
     assert {reason for name, reason in before.items() if not name.startswith("summary")} == {""}  # nothing reads it yet
@@ -85,6 +88,7 @@ def test_what_a_user_accepted_becomes_a_row_that_is_trained_on(
     rejected = read_parquet(paths.normalized("recorded") / "dropped.parquet")
     assert sorted((row["reason"], row["detail"].partition(":")[0]) for row in rejected) == [
         ("not_accepted", "rejected"), ("not_accepted", "undecided"), ("not_accepted", "undecided"),
+        *[("not_accepted", "undone")] * 2, *[("not_accepted", "was decided again later")] * 2,
     ]  # fmt: skip
     tasks = list(read_lines(paths.partition("tasks", "python", "train") / "tasks.jsonl", Task))
     [task] = [task for task in tasks if task.dataset == "recorded"]
