@@ -4,6 +4,7 @@ import json
 import logging
 import lzma
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -314,9 +315,9 @@ def row(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read_changes(path: Path) -> list[RepositoryChange]:
+def read_changes(path: Path, most: int | None = None) -> list[RepositoryChange]:
     config = RepositoryChangesConfig()
-    results = [judge(config).judge(record) for record in read_records(path, config)]  # type: ignore[arg-type]
+    results = [judge(config).judge(record) for record in islice(read_records(path, config), most)]  # type: ignore[arg-type]
     return [change for change in results if isinstance(change, RepositoryChange)]
 
 
@@ -341,11 +342,16 @@ def test_records_are_read_and_what_is_none_is_refused(tmp_path: Path) -> None:
     assert read_changes(tmp_path / "own.jsonl") == [change.model_copy(update={"origin": "own.jsonl:1"})]
 
 
-def test_the_mechanical_commits_of_the_development_set_are_read(checkout: Path) -> None:
-    changes = read_changes(shared_data(checkout) / "migrations_dev.jsonl.xz")
-    assert len(changes) == 61
+# of all, what takes a processor twenty seconds
+@pytest.mark.parametrize(("most", "read", "licenses"), [(6, 6, 1), pytest.param(None, 61, 4, marks=pytest.mark.long)])
+def test_the_mechanical_commits_of_the_development_set_are_read(
+    checkout: Path, most: int | None, read: int, licenses: int
+) -> None:
+    changes = read_changes(shared_data(checkout) / "migrations_dev.jsonl.xz", most)
+    assert len(changes) == read
     assert min(change.score for change in changes) >= 0.6
-    assert {change.license for change in changes} == {"MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"}
+    assert {"MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"} >= (names := {change.license for change in changes})
+    assert len(names) == licenses
 
 
 def release_edit(number: int, pre: str, post: str) -> Edit:

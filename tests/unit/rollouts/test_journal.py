@@ -1,6 +1,7 @@
 """Many attempts with a journal: what a killed run left is kept, what it left half written is not."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,25 @@ from graftline.rollouts.trajectory import AttemptTime, Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 
 
+@cache
+def attempt(task_json: str) -> Trajectory:
+    """Return an attempt by induction, which comes to the same each time, and of which the journal is not told."""
+    sandbox = MemorySandbox()
+    return collect(Task.model_validate_json(task_json), InductionTeacher(sandbox), sandbox, RolloutConfig())
+
+
 class Attempts:
-    """Attempts by induction, that notes the tasks it was given and stops before one of them."""
+    """Attempts that note the tasks they were made at, and that stop before one of them."""
 
     def __init__(self, stop_at: str = "") -> None:
         self.stop_at, self.made = stop_at, list[str]()
 
     def __call__(self, tasks: Iterable[Task]) -> Iterator[Trajectory]:
-        sandbox = MemorySandbox()
         for task in tasks:
             if task.id == self.stop_at:
                 raise SandboxError("broken")
             self.made.append(task.id)
-            yield collect(task, InductionTeacher(sandbox), sandbox, RolloutConfig())
+            yield attempt(task.model_dump_json())
 
 
 @pytest.fixture
