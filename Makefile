@@ -16,7 +16,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run data closed-loop ui screens test check format integration hostile soak bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop peers wheel install clean
+.PHONY: help run data closed-loop ui screens test compiled check format integration hostile soak bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -51,6 +51,11 @@ test: install ## Run every test that needs nothing but the checkout, a small lan
 	@# without it the tests of a real model are left out, and say so
 	-@$(BIN)/graftline model fetch smollm2-135m > /dev/null
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+
+# where nothing is compiled yet, the four processes of `make test` each compile all that tests import, at the same moment;
+# this does it in one, beside `make check`, which keeps one processor busy
+compiled: install
+	-@$(BIN)/python -m pytest --collect-only --quiet > /dev/null
 
 check: install ## Lint, words, types, import floors
 	$(BIN)/ruff format --check .

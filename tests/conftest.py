@@ -25,6 +25,16 @@ OF_THE_USER = ("GRAFTLINE_", "HF_")
 """Variables by which whoever runs the tests chooses datasets and sources for runs of their own."""
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    """Deal the tests out by folders where `--dist loadfile` asks for whole files."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.distribution import FolderScheduling
+
+    return FolderScheduling(config)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     # and what the tests themselves import: the default looks through it a few times in every test
