@@ -175,8 +175,12 @@ def find_edit_prompt(configs: Path, fleet: Fleet, adapter: str) -> Prompt | None
         if not path.is_file():  # of another version, or of others
             return None
         prompt = unpack_prompt(path)
-    settings = prompt.settings
-    return prompt if settings.answer.layout == "code" and not settings.has_shots else None
+    return take_edit_prompt(prompt)
+
+
+def take_edit_prompt(prompt: Prompt) -> Prompt | None:
+    """Return `prompt` where it is for models that were trained to edit; None where it is another one."""
+    return prompt if prompt.settings.answer.layout == "code" and not prompt.settings.has_shots else None
 
 
 @contextmanager

@@ -181,6 +181,8 @@ class RefactoringEnvironment:
             case "openai":
                 served = self._model(policy)
                 prompt = prompt_with(served.prompt, texts, policy)
+                if prompt.settings.answer.layout == "code":
+                    raise PromptFault("prompt: is answered with code, and these steps are actions; serve another one")
                 answer_tokens = prompt.settings.sampling.max_tokens
                 if answer_tokens >= served.context_tokens:
                     raise RequestError(

@@ -71,7 +71,7 @@ class RepositoryRefactoringEnvironment(RefactoringEnvironment):
     def _run_agent(self, request: RolloutRequest, policy: Policy, task: RepositoryTask) -> RolloutResponse:
         """Return how `graftline refactor` ends at the files of a task; it is not told which places count."""
         # whoever runs other policies does not load the agent
-        from graftline.agent.model import AgentModel
+        from graftline.agent.model import AgentModel, take_edit_prompt
         from graftline.agent.proposal import Settings
         from graftline.agent.record import describe_run
         from graftline.agent.texts import propose_change, texts_of
@@ -82,7 +82,8 @@ class RepositoryRefactoringEnvironment(RefactoringEnvironment):
         model = None
         if served is not None:
             draw = policy.attempt - 1
-            model = AgentModel(served.model, served.context_tokens, adapter=served.adapter, draw=draw)
+            prompt = take_edit_prompt(served.prompt)
+            model = AgentModel(served.model, served.context_tokens, adapter=served.adapter, draw=draw, prompt=prompt)
         settings = Settings() if policy.max_steps is None else Settings(places=policy.max_steps)
         try:
             proposal = propose_change(task.change, task.instruction, (), model, self._sandbox, settings)
