@@ -1,9 +1,6 @@
-"""Recipes whose examples are tasks: answers are drawn, and what the sandbox makes of them says what is learned of them.
+"""Recipes whose examples are tasks: answers are drawn, and what they are worth says what is learned of them.
 
-A task is of one text, or of a whole repository (`rollouts.repository_task`): then one place is shown, and the reward is the F1 of
-the places that the rule makes in all files. Rewards are those of trajectories (`rollouts.reward`): 1 for the target text by a general
-action, less for one that memorizes or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One
-that the sandbox says nothing about is left out.
+What an answer is worth is said by the `reward` of the recipe (`recipes.rewards`). One of which nothing is known is left out.
 
 `rl_grpo`: advantages are those of `recipes.rollouts`, of answers to the same question; the loss is that of `loss`
 (https://tinker-docs.thinkingmachines.ai/losses), `-(p / p_sampled) * advantage` by default, summed over tokens.
@@ -14,23 +11,18 @@ Slow with Deep Learning and Tree Search, 2017, https://arxiv.org/abs/1705.08439;
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from graftline.core.errors import DataError
 from graftline.core.paths import Paths
-from graftline.rollouts.answer_grading import first_question, grade_answer
-from graftline.rollouts.repository_task import RepositoryTask, grade_repository_answer, is_repository_task
-from graftline.rollouts.reward import RewardWeights, rl_reward
-from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.prompt import Prompt, load_prompt
-from graftline.sandbox.base import Sandbox
+from graftline.rollouts.reward import RewardWeights
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.answers import SampledAnswer
 from graftline.training.examples import Example, TrainingData, read_objects
 from graftline.training.recipes.base import OpenSandbox
+from graftline.training.recipes.rewards import AnswerReward, Question, RewardName, open_reward
 from graftline.training.recipes.rollouts import (
     ContrastConfig,
     GroupConfig,
@@ -47,7 +39,10 @@ class TasksConfig(GroupConfig):
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
     prompt: str = "brief"
     """Of `configs/teacher_prompts.yaml`: how tasks are asked, and in which form they are answered."""
+    reward: RewardName = "sandbox"
+    """What answers are worth (`recipes.rewards`)."""
     weights: RewardWeights = RewardWeights()
+    """Of reward `sandbox`."""
 
 
 class RlGrpoConfig(TasksConfig, ContrastConfig):
@@ -67,34 +62,25 @@ class ExpertIterationConfig(TasksConfig):
 class TasksRecipe(GroupRecipe):
     """What both do; an example is a task."""
 
+    _reward: AnswerReward
+
     def __init__(self, config: TasksConfig, open_sandbox: OpenSandbox) -> None:
         self._config: TasksConfig = config
         self._open_sandbox = open_sandbox
-        self._prompt: Prompt
 
     def load(self, root: Path, tokenizer: Any) -> TrainingData:
         config = self._config
         self._rollouts = Rollouts(config, tokenizer)
-        self._prompt = load_prompt(Paths(root).configs, config.prompt)
+        prompt = load_prompt(Paths(root).configs, config.prompt)
+        self._reward = open_reward(config.reward, prompt, self._open_sandbox, config.weights)
         held_out = self._questions(root / config.held_out) if config.held_out else []
         return self._rollouts.load(root, self._questions(root / config.dataset), held_out)
 
-    @cached_property
-    def _sandbox(self) -> Sandbox:
-        return self._open_sandbox()
-
     def score(self, example: Example, answer: SampledAnswer) -> Scored:
-        answer_format = self._prompt.settings.answer
-        if isinstance(example.item, RepositoryTask):
-            is_read, reward = grade_repository_answer(example.item, answer.text, answer_format, self._sandbox)
-            return Scored(rl_reward(is_read, reward), reward.cause)
-        graded = grade_answer(example.item, answer.text, answer_format, self._sandbox, self._config.weights)
-        return Scored(rl_reward(graded.is_read, graded.reward), graded.reward.cause)
+        return self._reward.score(example.item, answer.text)
 
-    def _questions(self, path: Path) -> list[tuple[Any, Task | RepositoryTask]]:
-        tasks = [_task(row, path, number) for number, row in enumerate(read_objects(path), 1)]
-        shown = [task.block if isinstance(task, RepositoryTask) else task for task in tasks]
-        return [(first_question(block, self._prompt), task) for block, task in zip(shown, tasks, strict=True)]
+    def _questions(self, path: Path) -> list[Question]:
+        return [self._reward.ask(row, f"{path}, line {number}") for number, row in enumerate(read_objects(path), 1)]
 
 
 class RlGrpo(TasksRecipe):
@@ -125,15 +111,3 @@ class ExpertIteration(TasksRecipe):
             is_right and first[text] == n for n, (text, is_right) in enumerate(zip(texts_G, is_right_G, strict=True))
         ]
         return [1 / sum(chosen_G) if is_chosen else None for is_chosen in chosen_G]
-
-
-def _task(row: Any, path: Path, number: int) -> Task | RepositoryTask:
-    try:
-        return RepositoryTask.model_validate(row) if is_repository_task(row) else Task.model_validate(row)
-    except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(map(str, first["loc"]))
-        raise DataError(
-            f"{path}, line {number}: is no task ({location}: {first['msg']}); tasks are below data/tasks, and what"
-            " `sft_dataset` makes of a recipe of this kind"
-        ) from None

@@ -134,6 +134,25 @@ def test_the_reward_rises(room: Room, recipe: str, loss: str) -> None:
     assert run.held_out_loss <= 0.0 < run.base_held_out_loss
 
 
+def test_a_model_learns_to_solve_problems(room: Room) -> None:
+    for name in ("tasks", "tasks_held_out"):
+        problems = [{"question": f"How many are {n} and {42 - n}?", "answer": "#### 42"} for n in range(4)]
+        lines = [json.dumps(problem) + "\n" for problem in problems]
+        (room.root / "data" / f"{name}.jsonl").write_text("".join(lines), "utf-8")
+    room.tokenizer = AnsweringTokenizer(memory_tokenizer(), ["41", "Many.", "I say 6.", "It is 42."])
+    changes = {
+        "reward": "math",
+        "batch_size": 4,
+        "group_size": 16,
+        "learning_rate": 0.02,
+        "max_steps": 10,
+        "epochs": 10,
+    }
+    run = room.train("rl_grpo", {**changes, **OUTPUT_LAYER}).run
+    rewards = [step["metrics"]["reward"] for step in room.steps(run.run_id)]
+    assert rewards[0] < 0.5 < 0.9 < rewards[-1]
+
+
 def test_right_answers_are_learned_each_once_and_all_of_a_question_weigh_as_one() -> None:
     recipe = ExpertIteration(ExpertIterationConfig(model="m", dataset="d"), MemorySandbox)
     assert recipe.advantages(["a", "b", "a", "c", "d"], [1.0, 0.6, 1.0, 0.8, None]) == [0.5, None, None, 0.5, None]
