@@ -27,6 +27,8 @@ LANGUAGES: tuple[Language, ...] = ("python", *JAVASCRIPT, "java")
 MAX_SOURCE_CHARACTERS = 512 * 1024
 MAX_LINE_CHARACTERS = 10_000
 """The binding takes time in the square of a line's length; longer ones are minified or generated."""
+_SHORT_CHARACTERS = 48 * 1024
+"""Of texts up to this length more trees are kept."""
 MAX_DEPTH = 300
 """Levels of nesting; beyond it recursive algorithms, the matcher's own included, may overflow their stack."""
 
@@ -133,10 +135,16 @@ def outline(text: str, language: Language) -> Tree:
     return Tree(text, language, Node(handle, None, 0, 0, len(text)))
 
 
-@lru_cache(maxsize=8)
 def outline_once(text: str, language: Language) -> Tree:
-    """Return the tree of `outline`: of the last few texts the same one again, for callers that look at one text in turn."""
-    return outline(text, language)
+    """Return the tree of `outline`: of the last few texts the same one again, for callers that look at one text in turn.
+
+    A tree takes 25 bytes for each character of its text, and five times that once all of its nodes were visited.
+    """
+    return (_outline_short if len(text) <= _SHORT_CHARACTERS else _outline_long)(text, language)
+
+
+_outline_short = lru_cache(maxsize=64)(outline)
+_outline_long = lru_cache(maxsize=8)(outline)
 
 
 def matches(node: Node, rule: dict[str, Any]) -> bool:

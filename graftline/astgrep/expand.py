@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # this module is loaded in the jail, where nothing else is wa
 _LOOK_BACK_BYTES = 512
 _SUPPRESSION = "ast-grep-ignore"
 _MAX_UTILITIES = 40
-_MAX_PLACES, _MAX_PLACES_OF_RULE = 24, 8
-"""Places that are looked at one by one; of more, the whole text is gone through again, which takes less."""
+_CHARACTERS_OF_PLACE = 1_000
+"""To look at one place takes as long as to go through so many characters of a parsed text."""
 _NUMBERED = re.compile(r"^\s*\d+: ")
 _BARE_VARIABLE = re.compile(r"\s*\$(\$\$|\$)?[A-Z_0-9]*\s*")
 _VARIABLE = re.compile(r"(\$\$\$|\$\$|\$)([A-Z_][A-Z_0-9]*)")
@@ -54,15 +54,15 @@ class Source:
         parts = {json.dumps(part): part for rule in rules if (part := _decisive_part(rule["rule"]))}
         nodes = _find_all(self.root, {"rule": {"any": [*parts.values()]}}) if parts else []
         for key, part in parts.items():
-            is_short = len(nodes) <= _MAX_PLACES
-            own = [node for node in nodes if node.matches(**part)] if is_short else _find_all(self.root, {"rule": part})
+            are_few = len(nodes) * _CHARACTERS_OF_PLACE < len(self.text)
+            own = [node for node in nodes if node.matches(**part)] if are_few else _find_all(self.root, {"rule": part})
             self._places[key] = own
 
     def find_all(self, config: Mapping[str, Any]) -> list[SgNode]:
         """Return the matches of a rule in the order of the text; InvalidActionError if ast-grep refuses it."""
         part = _decisive_part(config["rule"]) if self._places else None
         places = self._places.get(json.dumps(part)) if part else None
-        if places is None or len(places) > _MAX_PLACES_OF_RULE:
+        if places is None or len(places) * _CHARACTERS_OF_PLACE > len(self.text):
             return _find_all(self.root, config)
         # the first match in a node and below it is the node, unless it is none
         pairs = ((place, _find_all(place, config, is_first=True)) for place in places)
@@ -209,8 +209,9 @@ def _copy_of(hole: _Hole) -> dict[str, Any]:
 
 def _decisive_part(rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part of a rule that what it matches has to match, and little else does; empty if there is none."""
-    if "pattern" in rule:
-        return {"pattern": rule["pattern"]}
+    pattern = rule.get("pattern")
+    if pattern is not None and not (isinstance(pattern, str) and _BARE_VARIABLE.fullmatch(pattern)):
+        return {"pattern": pattern}
     is_simple = "kind" in rule or all(part.keys() <= {"kind", "pattern", "regex"} for part in rule.get("any") or ())
     return {key: rule[key] for key in ("any", "kind", "regex") if key in rule} if "regex" in rule and is_simple else {}
 

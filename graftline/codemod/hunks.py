@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
-from graftline.astgrep.binding import Language, Node, Tree, outline, parse
+from graftline.astgrep.binding import Language, Node, Tree, outline_once, parse
 from graftline.codemod.diff import common_ends, common_length
 from graftline.codemod.equality import normalize_whitespace
 from graftline.core.errors import DataError
@@ -58,7 +58,7 @@ def split_into_hunks(
     hunks: dict[tuple[int, int], Hunk] = {}
     try:
         # of a large file only what is around its changes is visited
-        old, new = _Lines(outline(before, language)), _Lines(outline(after, language))
+        old, new = _Lines(outline_once(before, language)), _Lines(outline_once(after, language))
         changes = _compare_lines(old.lines, new.lines)
         for change in changes:
             for unit in units:
@@ -82,7 +82,7 @@ def statement_lines(text: str, language: Language, line: int) -> tuple[int, int]
 
     DataError if `text` cannot be parsed.
     """
-    return _Lines(outline(text, language)).around(line, line + 1, "statement")
+    return _Lines(outline_once(text, language)).around(line, line + 1, "statement")
 
 
 def find_statement(text: str, language: Language, line: int) -> str | None:
@@ -90,7 +90,7 @@ def find_statement(text: str, language: Language, line: int) -> str | None:
 
     DataError if `text` cannot be parsed.
     """
-    whole = _Lines(outline(text, language))
+    whole = _Lines(outline_once(text, language))
     start, end = whole.around(line - 1, line, "statement")
     if end - start > MAX_LINES or line > len(whole.lines):
         return None

@@ -38,6 +38,8 @@ class Option:
     `last` or `form`."""
     words: frozenset[str]
     """Words that a text must have for one of them to match in it."""
+    parts: frozenset[str] = frozenset()
+    """What it must have beside that, be it within words."""
     support: int = 1
     """Places of the edits shown that they put right."""
     contradictions: int = 0

@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from symtable import symtable
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ from graftline.sandbox.base import (
 )
 
 _BATCH_FILES, _MANY_FILES = 64, 512
+_SHORT_CHARACTERS = 64 * 1024
+"""Of texts up to this length it is remembered of more whether they are programs."""
 _IN_WORD = re.compile(r"\w")
 _CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
 _MAX_DEPTH = 8
@@ -102,11 +105,15 @@ class Repository:
         places: list[set[Place]] = [set() for _ in options]
         matched: list[set[str]] = [set() for _ in options]
         words = frozenset[str]().union(*(option.words for option in options))
+        parts = frozenset[str]().union(*(option.parts for option in options))
         batch: list[tuple[str, list[int]]] = []
         shared = frozenset.intersection(*(option.words for option in options)) if options else frozenset[str]()
         for path in self._list_paths(shared, language):
-            present = shared | {word for word in words - shared if has_word(word, self.texts[path])}
-            if numbers := [number for number, option in enumerate(options) if option.words <= present]:
+            text = self.texts[path]
+            present = shared | {word for word in words - shared if has_word(word, text)}
+            there = {part for part in parts if part in text}
+            numbers = [n for n, option in enumerate(options) if option.words <= present and option.parts <= there]
+            if numbers:
                 batch.append((path, numbers))
         for first in range(0, len(batch), _BATCH_FILES):
             part = batch[first : first + _BATCH_FILES]
@@ -332,7 +339,15 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
 
 
 def parses(text: str, language: Language) -> bool:
-    """Return whether `text` is a program; of Python also without what its compiler refuses, as two parameters of one name."""
+    """Return whether `text` is a program; of Python also without what its compiler refuses, as two parameters of one name.
+
+    What was said of a text is remembered, for it is asked for again: of a file with all its places changed, when it is
+    finished, and when it is proposed.
+    """
+    return (_short_parses if len(text) <= _SHORT_CHARACTERS else _long_parses)(text, language)
+
+
+def _parses(text: str, language: Language) -> bool:
     try:
         if language != "python":
             return parse(text, language).is_clean
@@ -341,6 +356,9 @@ def parses(text: str, language: Language) -> bool:
     except (DataError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
+
+
+_short_parses, _long_parses = lru_cache(maxsize=2048)(_parses), lru_cache(maxsize=32)(_parses)
 
 
 def _list_outermost(places: Iterable[Place]) -> Iterator[Place]:

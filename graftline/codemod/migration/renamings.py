@@ -70,7 +70,7 @@ def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option
     texts = {"any": [{"kind": kind} for kind in _TEXTS[language]], "regex": word}
     further = (transform_rule(compound, [(part, f"${{1}}{by}${{2}}")]), transform_rule(texts, [(word, by)]))
     first = make_option(names, new, "name", "text", language, old)
-    yield replace(first, actions=(*first.actions, *further), words=frozenset())
+    yield replace(first, actions=(*first.actions, *further), words=frozenset(), parts=frozenset((old,)))
 
 
 def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Option]:

@@ -79,9 +79,9 @@ def test_variables_become_what_they_captured(source: str, pattern: str, rewrite:
         {"rule": {"any": [{"pattern": "f($A)"}, {"matches": "own"}]}, "utils": {"own": {"kind": "string"}}},
     ],
 )
-@pytest.mark.parametrize("count", [0, 1, 3, 40])
+@pytest.mark.parametrize("count", [0, 1, 40])
 def test_one_look_for_many_rules_changes_nothing_of_what_each_replaces(rule: dict[str, Any], count: int) -> None:
-    source = "y = 1\n" + "print(f(g(x)), f(f(2)), 's')\nf('s')\n" * count
+    source = "y = 1\n" * 2_000 + "print(f(g(x)), f(f(2)), 's')\nf('s')\n" * count
     rules = [{**rule, "fix": "new"}, *OTHER_RULES]
     assert replace_all(source, rules) == [replacements(Source.parse(source, "python"), own) for own in rules]
 
