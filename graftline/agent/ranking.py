@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from graftline.agent.terms import Term
@@ -100,7 +100,7 @@ class LineRanking:
             code = self._split(path)[number]
             line = Line(self._score(code, terms), path, number)
             if line.score > 0:
-                groups[frozenset(terms), bool(_IMPORT.match(code))].append(line)
+                groups[frozenset(terms), _kinds_of(code)[1]].append(line)
         ranked = []
         for members in groups.values():
             bonus = 1 + 0.2 * math.log(min(len(members), 100))
@@ -110,15 +110,15 @@ class LineRanking:
 
     def shape_of(self, line: Line) -> str:
         """Return a line with one word for each name that the instruction does not have, and one for each string."""
-        code = _STRING.sub("s", self._split(line.path)[line.number])
-        return _OTHER.sub(lambda match: match[0] if self._names.fullmatch(match[0]) else "w", code).strip()
+        return _shape_of(self._split(line.path)[line.number], self._names)
 
     def _score(self, code: str, terms: set[int]) -> float:
         score = sum(self._worth[number] for number in terms)
         is_moved = self._moved is not None and self._moved.search(code)
-        score *= 0.3 if _COMMENT.match(code) else 1.5 if is_moved else 0.9 if _IMPORT.match(code) else 1.0
+        is_comment, is_import, is_definition = _kinds_of(code)
+        score *= 0.3 if is_comment else 1.5 if is_moved else 0.9 if is_import else 1.0
         # what is replaced where it is used stays defined, unless it is said to be of definitions
-        return score * (0.4 if _DEFINITION.match(code) and not self._is_of_definitions else 1.0)
+        return score * (0.4 if is_definition and not self._is_of_definitions else 1.0)
 
     def _put_usual_first(self, lines: Sequence[Line]) -> list[Line]:
         """Return the likeliest lines; what is changed in many places looks alike in them, so the most usual line is the first."""
@@ -129,6 +129,18 @@ class LineRanking:
             likeliest,
             key=lambda line: (-line.score, -usual[shapes[line]], len(self._split(line.path)[line.number])),
         )
+
+
+# the lines of a repository are ranked again after each edit, and most are as they were
+@lru_cache(maxsize=1 << 16)
+def _kinds_of(code: str) -> tuple[bool, bool, bool]:
+    """Return whether a line is a comment, an import, or begins a definition."""
+    return bool(_COMMENT.match(code)), bool(_IMPORT.match(code)), bool(_DEFINITION.match(code))
+
+
+@lru_cache(maxsize=1 << 14)
+def _shape_of(code: str, names: re.Pattern[str]) -> str:
+    return _OTHER.sub(lambda match: match[0] if names.fullmatch(match[0]) else "w", _STRING.sub("s", code)).strip()
 
 
 def _worth(term: Term, count: int, total: int, has_old: bool) -> float:

@@ -184,10 +184,12 @@ def add_similar(terms: Sequence[Term], texts: Mapping[str, str]) -> list[Term]:
             continue
         names = names or _count_names(texts)
         parts = frozenset(parts_of(term.text))
+        # that a part is in it at all is told sooner than that it is one of its own
+        likely = (name for name, count in names.items() if count > 1 and any(part in name.lower() for part in parts))
         likeness = {
             name: SequenceMatcher(None, name.lower(), term.text.lower()).ratio()
-            for name, count in names.items()
-            if count > 1 and parts & frozenset(parts_of(name))
+            for name in likely
+            if not parts.isdisjoint(parts_of(name))
         }
         nearest = sorted(likeness, key=lambda name: (-likeness[name], -names[name], name))[:_MAX_SIMILAR]
         similar += [

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from graftline.astgrep.binding import Language, Node, Tree, outline_once, parse
@@ -106,9 +107,7 @@ class _Lines:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.lines = tree.text.split("\n")
-        self._starts = [0]
-        for line in self.lines:
-            self._starts.append(self._starts[-1] + len(line) + 1)
+        self._starts = [*accumulate((len(line) + 1 for line in self.lines), initial=0)]
 
     def of(self, node: Node) -> tuple[int, int]:
         """Return the first line of `node` and the one after its last, without line ends that it closes with."""

@@ -25,7 +25,16 @@ def list_changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[LineR
     for line, new_line in (*pick_ascending([(n, numbers[old[n]]) for n in once]), (last, new_last)):
         if position < line or new_position < new_line:
             part, new_part = old[position:line], new[new_position:new_line]
-            for tag, i, j, k, m in SequenceMatcher(None, part, new_part, autojunk=False).get_opcodes():
-                if tag != "equal":
-                    yield position + i, position + j, new_position + k, new_position + m
+            if part == new_part:
+                pass
+            elif frozenset(part).isdisjoint(new_part):
+                yield position, line, new_position, new_line
+            else:
+                yield from _compare(part, new_part, position, new_position)
         position, new_position = line + 1, new_line + 1
+
+
+def _compare(old: Sequence[str], new: Sequence[str], line: int, new_line: int) -> Iterator[LineRange]:
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield line + i, line + j, new_line + k, new_line + m

@@ -9,6 +9,7 @@ backslashes or strings over several lines is left alone.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from graftline.astgrep.binding import JAVASCRIPT, Language, Node, SgNode, Tree, find_all, outline_once, span_of
 from graftline.codemod.line_changes import LineRange, list_changed_lines
@@ -28,6 +29,8 @@ _SIMPLE: Mapping[Language, frozenset[str]] = {
 _IMPORTS: Mapping[Language, str] = dict.fromkeys(JAVASCRIPT, "import_statement")
 """Imports that are broken as statements are; they say nothing of how those are."""
 _HEADS = frozenset(("function_definition", "with_statement", "if_statement", "for_statement", "while_statement"))
+_STRING = re.compile("|".join(rf"{quote}(?:[^{quote}\\]|\\.)*+(?:{quote}|\\?\Z)" for quote in "\"'`"), re.DOTALL)
+"""Strings, the last of which may be open."""
 _OPENING, _CLOSING = "([{", ")]}"
 _SPECIAL = re.compile(r"=>| \? |[=(,:]\s*/[^/*]")
 """Arrow functions, conditions and regular expressions, which Prettier breaks by rules of their own."""
@@ -228,10 +231,7 @@ def _split_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[LineRange
 
 
 def _line_starts(text: str) -> list[int]:
-    starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    return starts
+    return [*accumulate((len(line) + 1 for line in text.split("\n")), initial=0)]
 
 
 def _statement_at(tree: Tree, starts: Sequence[int], first: int, last: int) -> Node | None:
@@ -297,31 +297,19 @@ def _join(text: str, language: Language) -> str | None:
 
 def _is_plain(text: str, language: Language) -> bool:
     """Return whether there are no comments and no strings over several lines."""
-    for start, end in _strings(text):
-        if "\n" in text[start:end]:
-            return False
+    if any("\n" in string[0] for string in _STRING.finditer(text)):
+        return False
     bare = _blank_strings(text)
     return "#" not in bare if language == "python" else "//" not in bare and "/*" not in bare
 
 
-def _strings(text: str) -> Iterator[tuple[int, int]]:
-    position = 0
-    while position < len(text):
-        quote = text[position]
-        if quote not in "\"'`":
-            position += 1
-            continue
-        end = position + 1
-        while end < len(text) and text[end] != quote:
-            end += 2 if text[end] == "\\" else 1
-        yield position, min(end + 1, len(text))
-        position = end + 1
-
-
 def _blank_strings(text: str) -> str:
-    for start, end in _strings(text):
-        text = text[: start + 1] + "_" * (end - start - 2) + text[end - 1 :] if end - start > 1 else text
-    return text
+    return _STRING.sub(_blank_string, text)
+
+
+def _blank_string(string: re.Match[str]) -> str:
+    text = string[0]
+    return text[0] + "_" * (len(text) - 2) + text[-1] if len(text) > 1 else text
 
 
 def _break(line: str, margin: str, style: Style) -> list[str]:
