@@ -31,7 +31,7 @@ from graftline.codemod.follow import IMPORTS, FollowedEdit
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
 from graftline.codemod.migration.imports import compare_names
-from graftline.codemod.migration.places import apply_rules, parses
+from graftline.codemod.migration.places import apply_rules, has_word, parses
 from graftline.codemod.reach import measure_reach
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
@@ -259,6 +259,8 @@ def _edit_places(run: Run, places: PlacesByWords, feedback: str = "") -> Outcome
     while best is not None:
         accept_trial(run, best)
         removed |= words_of(best.edit.block.text) - words_of(best.edit.after_block)
+        if not run.may_edit or not any(has_word(word, text) for text in run.open_texts.values() for word in removed):
+            break
         places = find_places(run.instruction, run.open_texts, languages)
         # what is left to do has what was taken away before, of what the instruction says: `client.fetch`, not `dog.fetch`
         owners = [term.text.lower() for term in places.terms if term.is_qualifier and term.role != "new"]

@@ -98,11 +98,22 @@ class NameChanges:
 def compare_names(before: str, after: str, language: Language) -> NameChanges:
     """Return what became of the names of `before`; DataError if one of the texts cannot be parsed."""
     statements, old_statements = read_imports(after, language), read_imports(before, language)
-    old_words, words = list_words(before, old_statements), list_words(after, statements)
+    old_lines, lines = _leave_out(before, old_statements).split("\n"), _leave_out(after, statements).split("\n")
+    shared = frozenset(old_lines).intersection(lines)
+    # mostly few lines differ, and few words of theirs have to be looked for in the others
+    gone, come = (
+        set(_ROOT_WORD.findall("\n".join(line for line in side if line not in shared))) for side in (old_lines, lines)
+    )
+    same_lines = "\n".join(line for line in lines if line in shared)
+
+    def is_elsewhere(name: str) -> bool:
+        return name in same_lines and bool(re.search(rf"(?<![\w.$]){re.escape(name)}(?![\w$])", same_lines))
+
     bound = {name for statement in statements for name in statement.names}
-    unused = frozenset(name for name in bound if name in old_words and name not in words)
+    unused = frozenset(name for name in bound & gone - come if not is_elsewhere(name))
     plain = KEYWORDS[language] | (_BUILTINS if language == "python" else frozenset())
-    missing = sorted(name for name in words - old_words - bound - plain if not is_defined(name, after))
+    new = (name for name in come - gone - bound - plain if not is_elsewhere(name))
+    missing = sorted(name for name in new if not is_defined(name, after))
     of_code = frozenset(name for name in missing if _is_code(name, after, language))
     return NameChanges(statements, unused, tuple(missing), of_code)
 
@@ -188,12 +199,16 @@ def _names_of(text: str, language: Language) -> Iterator[tuple[str, Source]]:
 
 def list_words(text: str, statements: Sequence[Statement]) -> set[str]:
     """Return the words of `text` outside of its imports, those behind a dot aside."""
+    return set(_ROOT_WORD.findall(_leave_out(text, statements)))
+
+
+def _leave_out(text: str, statements: Sequence[Statement]) -> str:
     pieces: list[str] = []
     position = 0
     for statement in statements:
         pieces.append(text[position : statement.start])
         position = statement.end
-    return set(_ROOT_WORD.findall("".join([*pieces, text[position:]])))
+    return "".join([*pieces, text[position:]])
 
 
 def _is_code(name: str, text: str, language: Language) -> bool:
