@@ -264,7 +264,7 @@ def rewrite_files(
     """
     for file, answers in _apply_rules(files, rules, sandbox):
         if any(result.verdict is not Verdict.NO_MATCH for _, result in answers):
-            rewritten = _rewrite(file, rules, sandbox, accepts)
+            rewritten = _rewrite(file, answers, sandbox, accepts)
             if rewritten.fault or rewritten.text != file.text:
                 yield rewritten
 
@@ -293,13 +293,15 @@ def _apply_rules(
             yield file, [(rule, _accept(rule, result)) for rule, result in zip(own, results, strict=True)]
 
 
-def _rewrite(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox, accepts: Accepts) -> RewrittenFile:
+def _rewrite(
+    file: SourceFile, answers: Sequence[tuple[FileRule, SandboxResult]], sandbox: Sandbox, accepts: Accepts
+) -> RewrittenFile:
+    """Return what rules make of a file, one after the other; `answers` are what each on its own does to it."""
     text, places = file.text, list[Place]()
-    for rule in rules:
-        if rule.language != file.language:
-            continue
+    for rule, answer in answers:
         words = list_words(rule.action)
-        result = _accept(rule, *sandbox.apply_many(text, file.language, [rule.action]))
+        is_first = text == file.text  # mostly no other rule was there before
+        result = answer if is_first else _accept(rule, *sandbox.apply_many(text, file.language, [rule.action]))
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
             return RewrittenFile(file, file.text, fault=fault)

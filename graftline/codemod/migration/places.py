@@ -67,6 +67,13 @@ class _Edit(NamedTuple):
     fault: str
 
 
+class _Answers(NamedTuple):
+    """What each rule of an option does to a text, without the text that it makes of it."""
+
+    text: str
+    results: Sequence[SandboxResult]
+
+
 class _Written(NamedTuple):
     """Characters `start` to `end` of a file, which a rule wrote over the text `old`."""
 
@@ -93,8 +100,8 @@ class Repository:
     sandbox: Sandbox
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     """Why places, by path and line from 1, stay though a rule matches them."""
-    _matched: dict[int, tuple[Option, set[str]]] = field(default_factory=dict)
-    """Paths that the rules of an option match, by its `id`, until one is applied; no other file is parsed for that."""
+    _matched: dict[int, tuple[Option, dict[str, _Answers]]] = field(default_factory=dict)
+    """What the rules of an option match, by its `id` and by path, until one is applied; no file is parsed again for that."""
 
     def __post_init__(self) -> None:
         """Leave out what is not parsed."""
@@ -103,7 +110,7 @@ class Repository:
     def find_places(self, options: Sequence[Option], language: Language) -> list[OptionPlaces]:
         """Return the places that each of `options` would change in the files of a language."""
         places: list[set[Place]] = [set() for _ in options]
-        matched: list[set[str]] = [set() for _ in options]
+        matched: list[dict[str, _Answers]] = [{} for _ in options]
         words = frozenset[str]().union(*(option.words for option in options))
         parts = frozenset[str]().union(*(option.parts for option in options))
         batch: list[tuple[str, list[int]]] = []
@@ -124,10 +131,12 @@ class Repository:
             for (path, numbers), results in zip(part, self.sandbox.apply_each(requests), strict=True):
                 remaining, text = iter(results), self.texts[path]
                 for number in numbers:
-                    for action in options[number].actions:
-                        result = ensure_decided(next(remaining))
+                    pairs = [(action, ensure_decided(next(remaining))) for action in options[number].actions]
+                    if any(result.verdict is Verdict.OK for _, result in pairs):
+                        # the texts that each of many rules would make are not kept
+                        matched[number][path] = _Answers(text, [replace(result, after=None) for _, result in pairs])
+                    for action, result in pairs:
                         if result.verdict is Verdict.OK:
-                            matched[number].add(path)
                             places[number] |= {
                                 place
                                 for edit in _list_edits(text, result, action, language)
@@ -172,21 +181,28 @@ class Repository:
         broken: frozenset[Place] = frozenset(),
     ) -> int:
         """Change all files as `option` says but for places that are refused or broken; return how many files that were."""
-        _, matched = self._matched.get(id(option), (option, self.texts))
+        _, answers = self._matched.get(id(option), (option, None))
+        matched = self.texts if answers is None else answers
         paths = [path for path in self._list_paths(option.words, language) if path in matched]
         self._matched.clear()
+        answers = answers or {}
         before = {path: self.texts[path] for path in paths}
         partial = {place.path for place in refused | broken}
-        for action in option.actions:
-            written = self._apply_actions([action], dict.fromkeys(path for path in paths if path not in partial))
+        for number, action in enumerate(option.actions):
+            own_answers = {
+                path: _Answers(text, results[number : number + 1]) for path, (text, results) in answers.items()
+            }
+            whole = dict.fromkeys(path for path in paths if path not in partial)
+            written = self._apply_actions([action], whole, own_answers)
             # a place that lies within another one is seen when that is made
             own = words_within(action, language)
             for _ in range(_MAX_DEPTH):
                 nested = {path: [s for s in spans if s.has(own, self.texts[path])] for path, spans in written.items()}
                 written = {path: spans for path, spans in nested.items() if spans}
-                written = self._apply_actions([action], written) if written else {}
+                written = self._apply_actions([action], written, {}) if written else {}
         # where a place stays, all rules see the same text, for it is what says where that is
-        self._apply_actions(option.actions, dict.fromkeys(path for path in paths if path in partial), refused, broken)
+        held = dict.fromkeys(path for path in paths if path in partial)
+        self._apply_actions(option.actions, held, answers, refused, broken)
         return sum(self.texts[path] != before[path] for path in paths)
 
     def _list_paths(self, words: frozenset[str], language: Language) -> list[str]:
@@ -203,15 +219,22 @@ class Repository:
         self,
         actions: Sequence[Rule],
         within: Mapping[str, Sequence[_Written] | None],
+        answers: Mapping[str, _Answers],
         refused: frozenset[Place] = frozenset(),
         broken: frozenset[Place] = frozenset(),
     ) -> dict[str, Sequence[_Written]]:
-        """Change files, of some only what lies within what was written before; return what is written, by file."""
+        """Change files, of some only what lies within what was written before; return what is written, by file.
+
+        `answers` are what the same rules matched in a text that a file had; it may have another one by now.
+        """
         written, paths = dict[str, Sequence[_Written]](), [*within]
         for first in range(0, len(paths), _MANY_FILES):
             part = paths[first : first + _MANY_FILES]
-            requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in part]
-            for path, results in zip(part, self.sandbox.apply_each(requests), strict=True):
+            pending = [path for path in part if path not in answers or answers[path].text != self.texts[path]]
+            requests = [Request(self.texts[path], self.languages[path], tuple(actions)) for path in pending]
+            own = dict(zip(pending, self.sandbox.apply_each(requests) if requests else (), strict=True))
+            for path in part:
+                results = own[path] if path in own else answers[path].results
                 if spans := self._rewrite(path, results, actions, refused, broken, within[path]):
                     written[path] = spans
         return written
