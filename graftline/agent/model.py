@@ -21,7 +21,7 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
 from graftline.llm.questions import fits_into, seed_of
-from graftline.rollouts.teachers.prompt import PROMPT_FILE, Prompt, load_prompt, unpack_prompt
+from graftline.rollouts.teachers.prompt import PROMPT_FILE, PROMPTS_FILE, Prompt, load_prompt, unpack_prompt
 
 _PATIENCE_S, _STALL_S = 10.0, 600.0
 """A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
@@ -168,6 +168,8 @@ def find_edit_prompt(configs: Path, fleet: Fleet, adapter: str) -> Prompt | None
     That of an adapter lies in its folder, that of a whole model is named in its fleet. ConfigError where a file does not fit.
     """
     if not adapter:
+        if "prompt" not in fleet.model_fields_set and not (configs / PROMPTS_FILE).exists():
+            return None  # a folder of one's own need not have prompts
         prompt = load_prompt(configs, fleet.prompt)
     else:
         [folder] = [folder for folder in fleet.adapters if Path(folder).name == adapter]

@@ -37,6 +37,7 @@ from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.task import Instructions, Task, describe_left_out, select_for_agents
 from graftline.rollouts.teachers.prompt import (
     PROMPT_FILE,
+    PROMPTS_FILE,
     Prompt,
     Prompts,
     PromptSettings,
@@ -45,7 +46,6 @@ from graftline.rollouts.teachers.prompt import (
     pack_prompt,
 )
 
-PROMPTS_FILE = "teacher_prompts.yaml"
 OUTCOME, PAGE, BEST = "outcome.json", "front.md", "best.md"
 JOURNAL = ".journal.jsonl"
 _MOST_ROWS = 30

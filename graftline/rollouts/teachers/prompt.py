@@ -29,6 +29,8 @@ from graftline.rollouts.teachers.answer import Answer, AnswerFormat, format_answ
 from graftline.rollouts.teachers.base import Proposal, Turn
 
 _NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
+PROMPTS_FILE = "teacher_prompts.yaml"
+"""In the folder `configs`."""
 PROMPT_FILE = "prompt.yaml"
 """In the folder of what was made by a prompt, an optimized one or an adapter: that prompt."""
 _OPTIMIZED = "optimized/"
@@ -259,7 +261,7 @@ def load_prompt(configs: Path, name: str) -> Prompt:
     Raises:
         ConfigError: the file does not fit, or has no such prompt.
     """
-    own, path = name.removeprefix(_OPTIMIZED), configs / "teacher_prompts.yaml"
+    own, path = name.removeprefix(_OPTIMIZED), configs / PROMPTS_FILE
     if own != name:
         path, name = configs.parent / "data" / "prompts" / file_name(own) / PROMPT_FILE, own
     prompts = load_yaml(path, Prompts)
