@@ -54,16 +54,22 @@ def how(end: CaseEnd) -> tuple[Verdict, int | None, int | None]:
 
 def has_process(mark: str) -> bool:
     """Whether a process with this word on its command line runs on this machine, in whichever namespace."""
+    return pids_of(mark) != []
+
+
+def pids_of(mark: str) -> list[int]:
+    """Return the processes with this word on their command lines, by their numbers on this machine."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
-                return True
+                pids.append(int(folder.name))
         except OSError:
             continue
-    return False
+    return pids
 
 
-def is_soon(claim: Callable[[], bool], within_s: float) -> bool:
+def is_soon(claim: Callable[[], bool], within_s: float = 240.0) -> bool:
     deadline = time.monotonic() + within_s
     while not (is_so := claim()) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -120,7 +120,7 @@ def test_a_process_in_the_background_is_gone_afterwards(jail: ServedJail, kind: 
         print(child.stdout.readline())
     """
     assert output(jail, python(dedent(text), mark)) == "b'1\\n'\n"
-    assert is_soon(lambda: not has_process(mark), within_s=20)
+    assert is_soon(lambda: not has_process(mark))
 
 
 @on_served_ones_only
@@ -139,7 +139,7 @@ def test_a_grandchild_that_holds_the_output_is_not_waited_for(jail: ServedJail, 
     end = jail.run(python(dedent(text), mark))
     assert (how(end), end.stdout) == ((Verdict.OK, 0, None), b"done\n")
     assert end.usage.wall_s < LIMITS.wall_s
-    assert is_soon(lambda: not has_process(mark), within_s=20)
+    assert is_soon(lambda: not has_process(mark))
 
 
 def test_what_is_not_listed_is_refused_with_the_list(jail: ServedJail) -> None:

@@ -93,7 +93,7 @@ def killed_supervisor(kind: str, temporary: Path) -> tuple[int, list[str], list[
     supervisor.stdin.write(CASE)
     supervisor.stdin.close()
     features = supervisor.stdout.readline().decode().split()
-    assert is_soon(lambda: has_process(mark), within_s=20)
+    assert is_soon(lambda: has_process(mark))
     family = psutil.Process(supervisor.pid).children(recursive=True)
     supervisor.kill()
     supervisor.wait()
@@ -107,7 +107,7 @@ def test_nothing_is_left_and_what_could_not_be_removed_is_by_the_next_jail(
 ) -> None:
     supervisor, features, family, mark = killed_supervisor(kind, temporary)
     # a grandchild that somebody else has adopted is not in the family
-    is_soon(lambda: not running(family) and not has_process(mark), within_s=20)
+    is_soon(lambda: not running(family) and not has_process(mark))
     assert (running(family), has_process(mark)) == ([], False)
     # the folder around those of the cases belongs to the supervisor, and stays without anything in it
     left = [path for folder in temporary.glob("graftline-cases-*") for path in folder.rglob("*") if path.name != "warm"]
@@ -161,7 +161,7 @@ def settled(jail: ServedJail, temporary: Path) -> dict[str, object]:
             return False
         return found[-1] == found[-2]
 
-    assert is_soon(is_settled, within_s=20)
+    assert is_soon(is_settled)
     return found[-1]
 
 
@@ -206,7 +206,7 @@ def test_many_cases_leave_nothing(kind: str, temporary: Path, monkeypatch: pytes
         before, server = settled(jail, temporary), jail._server
         run(10 * len(programs))
         # what other tests of this process and of this machine let go of, or hold for a moment, is none of the jail's
-        assert is_soon(lambda: not more(settled(jail, temporary), before), within_s=20), more(
+        assert is_soon(lambda: not more(settled(jail, temporary), before)), more(
             held(jail, temporary), before
         )
         assert jail._server is server
