@@ -19,6 +19,7 @@ __all__ = ["root"]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+BROKEN = "<p>broken</p><script>missing()</script>"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no browser: apt-get install chromium")
 
 
@@ -70,12 +71,13 @@ def test_pages_and_reports_are_shown_and_their_pictures_are_small(
             assert len(picture.convert("RGB").getcolors(picture.width * picture.height) or []) > 8
 
 
+@pytest.mark.long  # as above, for its exit code: what is wrong with a page is in make test, below
 @needs_chromium
 @pytest.mark.timeout(600)
 def test_a_page_that_tells_of_an_error_on_its_console_fails(home: Path, tmp_path: Path) -> None:
     pytest.importorskip("playwright", reason="pip install 'graftline[ui]'")
     report = tmp_path / "broken.html"
-    report.write_text("<p>broken</p><script>missing()</script>", "utf-8")
+    report.write_text(BROKEN, "utf-8")
     assert main(words(home, tmp_path / "out", ["runs"], report)) == 1
 
 
@@ -86,7 +88,7 @@ def taken(reports: Mapping[str, str], tmp_path: Path) -> tuple[list[str], dict[s
     folder, into = tmp_path / "of", tmp_path / "pictures"
     folder.mkdir()
     for name, text in reports.items():
-        (folder / f"{name}.md").write_text(text, "utf-8")
+        (folder / name).with_suffix(Path(name).suffix or ".md").write_text(text, "utf-8")
     faults = take("", [], sorted(folder.iterdir()), into, CHROMIUM)
     shapes = {}
     for path in into.iterdir():
@@ -111,9 +113,11 @@ def test_a_report_is_shown_whole_however_long_or_wide_it_is(tmp_path: Path) -> N
 
 @needs_chromium
 @pytest.mark.timeout(600)
-def test_a_report_without_its_plots_or_anything_is_told(tmp_path: Path) -> None:
-    faults, _ = taken({"empty": "", "lacking": "# Lacking\n\n![a plot](lost.png)\n"}, tmp_path)
-    assert {"report-of-empty: shows nothing", "report-of-lacking: shows no picture lost.png"} <= set(faults)
+def test_a_report_without_its_plots_or_anything_and_an_error_on_its_console_are_told(tmp_path: Path) -> None:
+    reports = {"empty": "", "lacking": "# Lacking\n\n![a plot](lost.png)\n", "broken.html": BROKEN}
+    faults, _ = taken(reports, tmp_path)
+    assert {"report-of-empty: shows nothing", "report-of-lacking: shows no picture lost.png"} <= {*faults}
+    assert [fault for fault in faults if "missing is not defined" in fault] != []
 
 
 def test_without_a_run_there_is_nothing_to_take_pictures_of(tmp_path: Path) -> None:
