@@ -206,8 +206,6 @@ def test_many_cases_leave_nothing(kind: str, temporary: Path, monkeypatch: pytes
         before, server = settled(jail, temporary), jail._server
         run(10 * len(programs))
         # what other tests of this process and of this machine let go of, or hold for a moment, is none of the jail's
-        assert is_soon(lambda: not more(settled(jail, temporary), before)), more(
-            held(jail, temporary), before
-        )
+        assert is_soon(lambda: not more(settled(jail, temporary), before)), more(held(jail, temporary), before)
         assert jail._server is server
     assert (list(temporary.iterdir()), groups_of(os.getpid())) == ([], groups)
