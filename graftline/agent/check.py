@@ -16,6 +16,12 @@ MAX_FILES, MAX_BYTES = 20_000, 256 << 20
 """Of the folder that is copied, without what others or programs made."""
 TESTS_WALL_S, TESTS_CPU_S = 600.0, 600
 _SHOWN = 1_500
+_NO_COMMAND = 127
+"""Exit code of a shell that finds no such program."""
+_ADVICE_ON_PROGRAMS = (
+    "the jail has the programs of the system and of the virtual environment that graftline is installed in; install there what the"
+    " tests need, and say `python -m pytest -q` where `pytest` is not found"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class Checker:
         except SandboxError as error:
             return CheckOutcome(None, str(error))
         output = (end.stdout + b"\n" + end.stderr).decode("utf-8", "replace").strip()[-_SHOWN:]
+        if end.exit_code == _NO_COMMAND:
+            output += f"\n{_ADVICE_ON_PROGRAMS}"
         if end.verdict is not Verdict.OK:
             return CheckOutcome(False, f"{output}\nended by {end.verdict}: {end.error}".strip())
         return CheckOutcome(end.exit_code == 0, output)

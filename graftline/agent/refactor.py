@@ -13,7 +13,7 @@ said. Nothing is written here, and what a model says is only ever taken as a tex
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -43,6 +43,7 @@ from graftline.sandbox.jail.open import JailConfig
 
 _MAX_INSTRUCTION, _MAX_READ_FILES, _MAX_READ_RULES, _MAX_SHOWN = 4_000, 400, 8, 3
 _NAMES_ITSELF = re.compile(r"^[ \t]*(?:const |let |var )?(\S.*?) = \1;?[ \t]*$", re.MULTILINE)
+_CALLEE = re.compile(r"[\w$][\w$.]*(?=\()")
 _LEAST_LIKELY, _LEAST_LIKE = 0.25, 0.5
 """Of the score of the first place, what others have to have to be edited by the model: in its place, and after it."""
 
@@ -185,13 +186,15 @@ def _read(run: Run) -> bool:
         edited = text if written is None else _keep_valid(text, written, language)
         if written not in (None, edited):
             dropped.append(
-                f"{path}: stays where it would not parse, or would name a thing after itself; change that by hand"
+                f"{path}: stays where it would not parse, would name a thing after itself or a call has nothing to call;"
+                " change that by hand"
             )
         if edited != text:
             changes.append(FileChange("", path, language, text, edited))
             if len(changes) >= _MAX_READ_FILES:
                 break
     if not changes:
+        run.undone += dropped
         return False
     run.report(f"the instruction is understood without a model in {pluralize(len(changes), 'file')}")
     for change in changes:
@@ -206,9 +209,18 @@ def _read(run: Run) -> bool:
             actions = [rule.action for rule in run.rules if rule.language == language]
             has_room = len(run.rules) < _MAX_READ_RULES
             if has_room and apply_rules(change.before, language, actions, run.sandbox) != change.after:
-                run.rules += learn_edit(change, run.sandbox)
-    run.undone[:] = dropped  # what is not like the first places, the reader did as well
+                run.rules += [rule for rule in learn_edit(change, run.sandbox) if rule.action not in actions]
+    # what is not like the first places, the reader did as well
+    run.undone[:] = [*dropped, *_list_unbound(run, changes)]
     return True
+
+
+def _list_unbound(run: Run, changes: Sequence[FileChange]) -> Iterator[str]:
+    """Yield a sentence for each file of `changes` that has names by now which it neither defines nor imports."""
+    for change in changes:
+        if names := compare_names(change.before, run.texts[change.path], change.language).of_code:
+            listed = ", ".join(f"`{name}`" for name in sorted(names))
+            yield f"{change.path}: no file tells where {listed} is imported from; add its import by hand"
 
 
 def _changes_code(followed: FollowedEdit) -> bool:
@@ -224,19 +236,32 @@ def _has_other_names(change: FileChange) -> bool:
 
 def _keep_valid(before: str, after: str, language: Language) -> str:
     """Return `before` with those changed lines of `after` that leave it a program and do not give a thing its own name."""
-    if parses(after, language) and not _NAMES_ITSELF.search(after):
+    old, new = before.split("\n"), after.split("\n")
+    if parses(after, language) and not _NAMES_ITSELF.search(after) and not _loses_callee(old, new):
         return after
     if not parses(before, language):
         return before
-    old, new = before.split("\n"), after.split("\n")
     lines, shift = old[:], 0
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
         edited = [*lines[: i + shift], *new[k:m], *lines[j + shift :]]
-        if parses("\n".join(edited), language) and not any(map(_NAMES_ITSELF.match, new[k:m])):
+        is_faulty = any(map(_NAMES_ITSELF.match, new[k:m])) or _loses_callee(old[i:j], new[k:m])
+        if not is_faulty and parses("\n".join(edited), language):
             lines, shift = edited, shift + (m - k) - (j - i)
     return "\n".join(lines)
+
+
+def _loses_callee(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether a call of some lines has lost what it calls: of `cast(int, x)`, `(int, x)` would be a tuple."""
+    if len(old) != len(new):
+        return False
+    changed = ((before, after) for before, after in zip(old, new, strict=True) if before != after)
+    return any(
+        after == before[: match.start()] + before[match.end() :]
+        for before, after in changed
+        for match in _CALLEE.finditer(before)
+    )
 
 
 def _edit_places(run: Run, places: PlacesByWords, feedback: str = "") -> Outcome:

@@ -207,11 +207,12 @@ def _list_notes(proposal: "Proposal") -> list[str]:
     from graftline.agent.proposal import MEANINGS
     from graftline.repository import is_unsure
 
-    tests, failure = proposal.tests, []
-    if tests is not None and tests.passed is not True:
-        failure = [f"tests do not pass with the change: {tests.output[-1500:] or 'they print nothing'}"]
+    tests, ending = proposal.tests, []
+    if tests is not None:
+        failure = f"tests do not pass with the change: {tests.output[-1500:] or 'they print nothing'}"
+        ending = ["tests pass with the change" if tests.passed else failure]
     return [
-        *failure,
+        *ending,
         *([f"unsure: {_ADVICE}"] if is_unsure(proposal.rules) else []),
         *(f"contradictory: {sentence}" for sentence in proposal.contradictions),
         *([MEANINGS[proposal.outcome]] if proposal.outcome != "changed" else []),

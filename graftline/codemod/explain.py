@@ -37,7 +37,9 @@ def summarize(action: PatternAction | RuleAction) -> str:
     if isinstance(rule["fix"], Mapping) and fix == "$A" and rule["fix"].get("expandEnd"):
         return f"Remove {subject}, and keep what follows it"
     if parts := list_replaced_parts(rule):
-        return f"Replace {' and '.join(f'{_quote(old)} by {_quote(new)}' for old, new in parts)} in {subject}"
+        (old, new), *further = parts
+        more = f" and {len(further)} more" if further else ""
+        return f"Replace {_quote(old)} by {_quote(new)}{more} in {subject}"
     old = _only_pattern(rule["rule"]) or "$A"
     if fix.startswith(old) and fix[len(old) :].lstrip(" ,;").startswith("\n"):
         return f"Insert {_quote(fix[len(old) :])} after {subject}"

@@ -1,7 +1,7 @@
 """What a case may see of this machine: interpreters, libraries, and nothing else.
 
 What a jail starts is not looked up by `PATH`: every program has one path, found here. What `shell` and `cargo` start of
-themselves is; they see the programs of the system.
+themselves is; they see the programs of the system, and `shell` those of the virtual environment of graftline.
 """
 
 import json
@@ -124,6 +124,9 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
         system = {os.path.realpath(folder) for folder in (*_SYSTEM, *_OF_THE_SYSTEM) if Path(folder).is_dir()}
         paths |= system
         runnable |= system
+    if "shell" in available and (scripts := _scripts_of(python)):
+        paths.add(scripts)
+        runnable.add(scripts)
     for folder in (*_LIBRARIES, *(_SYSTEM if search else ()), f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}"):
         target = os.path.realpath(folder)
         if target != folder and Path(target).is_dir():
@@ -133,6 +136,9 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
             runnable.add(target)
     for alias in ("python", "python3"):
         links |= _links_to(str(Path(python.path).with_name(alias)))
+    links = {
+        path: target for path, target in links.items() if not any(str(above) in paths for above in Path(path).parents)
+    }
     return Visible(available, tuple(_topmost(paths)), links, tuple(_topmost(runnable)), tuple(search), environment)
 
 
@@ -160,6 +166,16 @@ def _folders_of(python: Interpreter) -> set[str]:
     paths = {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
     # beside the package of a checkout lie data, secrets and whatever else
     return {str(_PACKAGE), *(paths - ({str(_PACKAGE.parent)} if _IS_CHECKOUT else set()))}
+
+
+def _scripts_of(python: Interpreter) -> str:
+    """Return the folder of a virtual environment that has its programs, such as pytest; empty where it is none.
+
+    They run what the interpreter may import anyway. That of another interpreter is the system's, or has everything.
+    """
+    folder = str(Path(python.path).parent)
+    is_virtual = python.path == sys.executable and sys.prefix != sys.base_prefix
+    return folder if is_virtual and os.path.realpath(folder) == folder else ""
 
 
 def _program(name: Program, python: Interpreter) -> str | None:

@@ -211,6 +211,11 @@ def test_what_would_not_parse_or_names_a_thing_after_itself_stays(repository: Pa
     }
     for name, text in texts.items():
         (repository / name).write_text(text, "utf-8")
+    casts = "import typing\n\n\nx = typing.cast(int, 1)\ny = [typing.cast]\n"
+    (repository / "app/m.py").write_text(casts, "utf-8")
+    removed = run("Remove `typing.cast`.", "repo", "--write", "--force")
+    assert "app/m.py: stays where it would not parse" in removed.stderr
+    assert (repository / "app/m.py").read_text("utf-8") == "import typing\n\n\nx = typing.cast(int, 1)\ny = []\n"
     result = run("Use `(str, bytes)` instead of `basestring`.", "repo", "--write", "--force")
     assert result.exit_code == 0, result.stderr
     for path in (repository / "app").glob("*.py"):

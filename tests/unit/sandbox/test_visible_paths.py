@@ -27,3 +27,14 @@ def test_of_a_checkout_the_package_is_shown_and_nothing_that_lies_beside_it() ->
     # nor where the checkout is named as a folder of modules
     named = visible((), Interpreter(sys.executable, (str(checkout),))).paths
     assert str(checkout) not in named
+
+
+def test_a_shell_sees_the_programs_of_the_virtual_environment_and_nothing_else_does() -> None:
+    scripts = str(Path(sys.executable).parent)
+    assert sys.prefix != sys.base_prefix
+    shell, alone = (visible(programs, Interpreter(sys.executable)) for programs in (("shell",), ("python",)))
+    assert (scripts in shell.paths, scripts in shell.runnable) == (True, True)
+    assert (scripts in alone.paths, scripts in alone.runnable) == (False, False)
+    # a link that is there already cannot be made
+    assert not [path for path in shell.links if Path(path).is_relative_to(scripts)]
+    assert sys.executable in alone.links
