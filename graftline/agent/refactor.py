@@ -242,13 +242,15 @@ def _keep_valid(before: str, after: str, language: Language) -> str:
     if not parses(before, language):
         return before
     lines, shift = old[:], 0
-    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
+    pending = [span for tag, *span in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if tag != "equal"]
+    while pending:
+        i, j, k, m = pending.pop(0)
         edited = [*lines[: i + shift], *new[k:m], *lines[j + shift :]]
         is_faulty = any(map(_NAMES_ITSELF.match, new[k:m])) or _loses_callee(old[i:j], new[k:m])
         if not is_faulty and parses("\n".join(edited), language):
             lines, shift = edited, shift + (m - k) - (j - i)
+        elif j - i == m - k > 1:  # line by line, then
+            pending = [*([i + n, i + n + 1, k + n, k + n + 1] for n in range(j - i)), *pending]
     return "\n".join(lines)
 
 
