@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 
-from graftline.agent.ranking import Group, Line, LineRanking, search_lines
+from graftline.agent.ranking import Group, Line, LineRanking, SearchMemory, search_lines
 from graftline.agent.terms import Term, add_similar, read_terms
 from graftline.astgrep.binding import Language
 from graftline.codemod.hunks import MAX_LINES as _MAX_STATEMENT
@@ -58,15 +58,19 @@ class PlacesByWords:
 
 
 def find_places(
-    instruction: str, texts: Mapping[str, str], languages: Mapping[str, Language], count: int = 6
+    instruction: str,
+    texts: Mapping[str, str],
+    languages: Mapping[str, Language],
+    count: int = 6,
+    memory: SearchMemory | None = None,
 ) -> PlacesByWords:
     """Return blocks of `texts` that the instruction may be about, at most `count`, of those alike the first alone.
 
-    None is of a text that does not parse: no rule could come of its edit.
+    None is of a text that does not parse: no rule could come of its edit. `memory` is that of earlier calls.
     """
     texts = {path: text for path, text in texts.items() if path in languages and not _is_vendored(path)}
     terms = add_similar(read_terms(instruction), texts)
-    lines, counts = search_lines(terms, texts)
+    lines, counts = search_lines(terms, texts, memory)
     ranking = LineRanking(instruction, texts, terms, counts)
     is_program = cache(lambda path: parses(texts[path], languages[path]))
 

@@ -7,7 +7,7 @@ done. Embeddings are not asked: those that are at hand compare the same words.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -23,6 +23,10 @@ _ABOUT_DEFINITIONS = re.compile(
 _DEFINITION = re.compile(r"\s*(?:[\w@]+\s+)*(?:def|class|function|interface|enum)\s")
 _IMPORT = re.compile(r"\s*(import|from|package|export \*)\b|.*\brequire\(")
 _OTHER, _STRING = re.compile(r"[A-Za-z_$][\w$]*"), re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`")
+
+
+SearchMemory = dict[str, tuple[str, dict[Term, Collection[int]]]]
+"""What was looked for in texts: the text, and the lines of each term, by path."""
 
 
 class Line(NamedTuple):
@@ -42,19 +46,29 @@ class Group:
 
 
 def search_lines(
-    terms: Sequence[Term], texts: Mapping[str, str]
+    terms: Sequence[Term], texts: Mapping[str, str], memory: SearchMemory | None = None
 ) -> tuple[dict[tuple[str, int], set[int]], Counter[str]]:
-    """Return the numbers of the terms that a line has, by its path and number, and how many lines have a term."""
+    """Return the numbers of the terms that a line has, by its path and number, and how many lines have a term.
+
+    Of a text that is in `memory`, only new terms are looked for.
+    """
+    memory = {} if memory is None else memory
     lines: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     counts: Counter[str] = Counter()
     expressions = [re.compile(term.pattern) for term in terms]
     for path, text in texts.items():
-        lower = text.lower()
+        earlier, own = memory.get(path, ("", {}))
+        if earlier != text:
+            own = {}
+            memory[path] = text, own
+        lower = "" if all(term in own for term in terms) else text.lower()
         for number, term in enumerate(terms):
-            if counts[term.text] < _MAX_LINES_OF_TERM and term.text.lower() in lower:
-                numbers = _lines_of(term, expressions[number], text, lower)
-                counts[term.text] += len(numbers)
-                for line in numbers:
+            if counts[term.text] < _MAX_LINES_OF_TERM:
+                if term not in own:
+                    is_there = term.text.lower() in lower
+                    own[term] = _lines_of(term, expressions[number], text, lower) if is_there else frozenset()
+                counts[term.text] += len(own[term])
+                for line in own[term]:
                     lines[path, line].add(number)
     return lines, counts
 
@@ -96,15 +110,18 @@ class LineRanking:
         """Return groups of `lines`, which have the terms of these numbers, the likeliest first."""
         # a change of a module is one of imports: they are a place of their own beside those that use it
         groups: defaultdict[tuple[frozenset[int], bool], list[Line]] = defaultdict(list)
+        # few sets of terms are those of many lines
+        of_terms = cache(lambda terms: (frozenset(terms), sum(self._worth[number] for number in terms)))
         for (path, number), terms in lines.items():
             code = self._split(path)[number]
-            line = Line(self._score(code, terms), path, number)
+            members, worth = of_terms(tuple(terms))
+            line = Line(self._score(code, worth), path, number)
             if line.score > 0:
-                groups[frozenset(terms), _kinds_of(code)[1]].append(line)
+                groups[members, _kinds_of(code)[1]].append(line)
         ranked = []
-        for members in groups.values():
-            bonus = 1 + 0.2 * math.log(min(len(members), 100))
-            own = self._put_usual_first(members)
+        for group in groups.values():
+            bonus = 1 + 0.2 * math.log(min(len(group), 100))
+            own = self._put_usual_first(group)
             ranked.append(Group(own[0].score * bonus, own))
         return sorted(ranked, key=lambda group: (-group.score, group.lines[0][1:]))
 
@@ -112,8 +129,7 @@ class LineRanking:
         """Return a line with one word for each name that the instruction does not have, and one for each string."""
         return _shape_of(self._split(line.path)[line.number], self._names)
 
-    def _score(self, code: str, terms: set[int]) -> float:
-        score = sum(self._worth[number] for number in terms)
+    def _score(self, code: str, score: float) -> float:
         is_moved = self._moved is not None and self._moved.search(code)
         is_comment, is_import, is_definition = _kinds_of(code)
         score *= 0.3 if is_comment else 1.5 if is_moved else 0.9 if is_import else 1.0

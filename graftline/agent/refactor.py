@@ -141,7 +141,8 @@ def refactor_files(
         return _check(run, checker, _lead_by_examples(run, examples))
     if _read(run):
         return _check(run, checker, "changed")
-    places = find_places(instruction, run.open_texts, {path: file.language for path, file in files.items()})
+    languages = {path: file.language for path, file in files.items()}
+    places = find_places(instruction, run.open_texts, languages, memory=run.memory)
     absent = describe_absent(instruction, places.terms, places.counts, run.texts)
     if places.is_done:
         run.undone += absent
@@ -288,7 +289,7 @@ def _edit_places(run: Run, places: PlacesByWords, feedback: str = "") -> Outcome
         removed |= words_of(best.edit.block.text) - words_of(best.edit.after_block)
         if not run.may_edit or not any(has_word(word, text) for text in run.open_texts.values() for word in removed):
             break
-        places = find_places(run.instruction, run.open_texts, languages)
+        places = find_places(run.instruction, run.open_texts, languages, memory=run.memory)
         # what is left to do has what was taken away before, of what the instruction says: `client.fetch`, not `dog.fetch`
         owners = [term.text.lower() for term in places.terms if term.is_qualifier and term.role != "new"]
         similar = [

@@ -9,6 +9,7 @@ from graftline.agent.edits import PlaceEdit, digest_texts
 from graftline.agent.model import AgentModel
 from graftline.agent.proposal import Outcome, Proposal, Settings
 from graftline.agent.questions import answer_with_model, list_examples
+from graftline.agent.ranking import SearchMemory
 from graftline.codemod.follow import FollowedEdit, count_places, follow_edit, rewrite_accepted
 from graftline.codemod.history import FileChange
 from graftline.codemod.learn import learn_rules
@@ -40,6 +41,7 @@ class Run:
     contradictions: list[str] = field(default_factory=list)
     edits: list[PlaceEdit] = field(default_factory=list)
     questions: int = 0
+    memory: SearchMemory = field(default_factory=dict)
     state: State = field(default_factory=State)
 
     def __post_init__(self) -> None:

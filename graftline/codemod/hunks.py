@@ -107,7 +107,7 @@ class _Lines:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.lines = tree.text.split("\n")
-        self._starts = [*accumulate((len(line) + 1 for line in self.lines), initial=0)]
+        self._starts = [*accumulate(map((1).__add__, map(len, self.lines)), initial=0)]
 
     def of(self, node: Node) -> tuple[int, int]:
         """Return the first line of `node` and the one after its last, without line ends that it closes with."""

@@ -65,10 +65,7 @@ class _UnknownFormError(Exception):
 def lay_out(before: str, after: str, style: Style) -> str:
     """Return `after` with the statements that differ from `before` laid out in `style`."""
     try:
-        old, new = outline_once(before, style.language), outline_once(after, style.language)
-        old_lines, new_lines = before.split("\n"), after.split("\n")
-        changes = list(_split_changes(old_lines, new_lines))
-        edits = dict(_edits(old, new, changes, style))
+        edits = dict(_edits(before, after, style))
     except DataError:
         return after
     for (start, end), text in sorted(edits.items(), reverse=True):
@@ -194,21 +191,29 @@ def format_statement(text: str, margin: str, style: Style) -> str | None:
         return None
 
 
-def _edits(
-    old: Tree, new: Tree, changes: Sequence[tuple[int, int, int, int]], style: Style
-) -> Iterator[tuple[tuple[int, int], str]]:
-    old_starts, new_starts = _line_starts(old.text), _line_starts(new.text)
-    for start, end, new_start, new_end in changes:
+def _edits(before: str, after: str, style: Style) -> Iterator[tuple[tuple[int, int], str]]:
+    old_lines, new_lines = before.split("\n"), after.split("\n")
+    old_starts, new_starts = _line_starts(old_lines), _line_starts(new_lines)
+    for start, end, new_start, new_end in _split_changes(old_lines, new_lines):
+        new = outline_once(after, style.language)
         node = _statement_at(new, new_starts, new_start, new_end)
-        former = _statement_at(old, old_starts, start, end)
         pair = _source_of(new, node.handle) if node else None
-        old_pair = _source_of(old, former.handle) if former else None
-        if node is None or pair is None or old_pair is None:
+        if node is None or pair is None:
             continue
-        (margin, text), (old_margin, old_text) = pair, old_pair
+        margin, text = pair
         laid_out = format_statement(text, margin, style)
+        if laid_out is None or laid_out == text:
+            continue
+        old = outline_once(
+            before, style.language
+        )  # mostly nothing is too long, and the tree of the old text is not needed
+        former = _statement_at(old, old_starts, start, end)
+        old_pair = _source_of(old, former.handle) if former else None
+        if old_pair is None:
+            continue
+        old_margin, old_text = old_pair
         is_formatted = style.breaks and format_statement(old_text, old_margin, style) == old_text
-        if laid_out is None or laid_out == text or (style.breaks and not is_formatted and style.language != "java"):
+        if style.breaks and not is_formatted and style.language != "java":
             continue
         if not is_formatted:
             joined, old_joined = _join(text, style.language), _join(old_text, style.language)
@@ -230,8 +235,8 @@ def _split_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[LineRange
             yield i, j, k, m
 
 
-def _line_starts(text: str) -> list[int]:
-    return [*accumulate((len(line) + 1 for line in text.split("\n")), initial=0)]
+def _line_starts(lines: Sequence[str]) -> list[int]:
+    return [*accumulate(map((1).__add__, map(len, lines)), initial=0)]
 
 
 def _statement_at(tree: Tree, starts: Sequence[int], first: int, last: int) -> Node | None:

@@ -35,7 +35,6 @@ from graftline.sandbox.base import (
 _BATCH_FILES, _MANY_FILES = 64, 512
 _SHORT_CHARACTERS = 64 * 1024
 """Of texts up to this length it is remembered of more whether they are programs."""
-_IN_WORD = re.compile(r"\w")
 _CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
 _MAX_DEPTH = 8
 """So deep places may lie within each other."""
@@ -287,12 +286,13 @@ class Repository:
 
 def has_word(word: str, text: str) -> bool:
     """Return whether `words_of(text)` has `word`; much sooner than all of them are read."""
-    end = 0
-    while (start := text.find(word, end)) >= 0:
-        end = start + len(word)
-        if not _IN_WORD.match(text[start - 1 : start]) and not _IN_WORD.match(text[end : end + 1]):
-            return True
-    return False
+    return word in text and _expression_of(word).search(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _expression_of(word: str) -> re.Pattern[str]:
+    quoted = re.escape(word)
+    return re.compile(rf"{quoted}(?<!\w{quoted})(?!\w)")  # what begins with plain letters is found sooner
 
 
 def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox: Sandbox) -> str:
