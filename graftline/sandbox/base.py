@@ -6,7 +6,7 @@ is raised only when the sandbox itself cannot answer, so that a broken machine i
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
@@ -26,6 +26,8 @@ IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
 """From weakest to strongest."""
 LEVELS: tuple[IsolationLevel, ...] = get_args(IsolationLevel)
 
+_IN_TURN = 64
+"""Requests whose results are held at the same time, where a sandbox cannot work on some and answer others."""
 _COMPUTE = ("rlimits", "no_new_privs", "seccomp")
 _FEATURES: Mapping[IsolationLevel, tuple[str, ...]] = {
     "none": (),
@@ -197,6 +199,14 @@ class Sandbox(Protocol):
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         """Apply the actions of many requests as `apply_many` does; on as many cores as the sandbox has processes."""
         return [self.apply_many(request.source, request.language, request.actions) for request in requests]
+
+    def apply_in_turn(self, requests: Sequence[Request]) -> Generator[list[SandboxResult], None, None]:
+        """Yield what `apply_each` returns, one after the other, perhaps while the next are worked on.
+
+        Nothing else may be asked for before the last one, or before the iterator is closed.
+        """
+        for start in range(0, len(requests), _IN_TURN):
+            yield from self.apply_each(requests[start : start + _IN_TURN])
 
     def run_tests(self, requests: Sequence[TestRequest]) -> list["TestResult"]:
         """Run the tests of each request on its files, in a jail; the results stand in the order of `requests`.

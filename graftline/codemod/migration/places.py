@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from symtable import symtable
@@ -32,7 +33,7 @@ from graftline.sandbox.base import (
     replace_matches,
 )
 
-_BATCH_FILES, _MANY_FILES = 64, 512
+_MANY_FILES = 512
 _SHORT_CHARACTERS = 64 * 1024
 """Of texts up to this length it is remembered of more whether they are programs."""
 _CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
@@ -121,13 +122,12 @@ class Repository:
             numbers = [n for n, option in enumerate(options) if option.words <= present and option.parts <= there]
             if numbers:
                 batch.append((path, numbers))
-        for first in range(0, len(batch), _BATCH_FILES):
-            part = batch[first : first + _BATCH_FILES]
-            actions = [[action for number in numbers for action in options[number].actions] for _, numbers in part]
-            requests = [
-                Request(self.texts[path], language, tuple(own)) for (path, _), own in zip(part, actions, strict=True)
-            ]
-            for (path, numbers), results in zip(part, self.sandbox.apply_each(requests), strict=True):
+        requests = [
+            Request(self.texts[path], language, tuple(a for number in numbers for a in options[number].actions))
+            for path, numbers in batch
+        ]
+        with closing(self.sandbox.apply_in_turn(requests)) as answers:
+            for (path, numbers), results in zip(batch, answers, strict=True):
                 remaining, text = iter(results), self.texts[path]
                 for number in numbers:
                     pairs = [(action, ensure_decided(next(remaining))) for action in options[number].actions]

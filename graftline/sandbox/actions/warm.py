@@ -17,8 +17,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from queue import SimpleQueue
@@ -96,22 +97,26 @@ class WarmSandbox(Sandbox):
         return self._isolation
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        return list(self.apply_in_turn(requests))
+
+    def apply_in_turn(self, requests: Sequence[Request]) -> Generator[list[SandboxResult], None, None]:
         # the binding takes time in the square of a line's length, and no half surrogate pairs
         are_safe = [is_safe(request.source) for request in requests]
         actions = sum(len(request.actions) for request in requests)
         most = min(max(_BATCH_ACTIONS, actions // (2 * len(self._workers))), _MAX_BATCH_ACTIONS)
         batches = _batches([request for request, safe in zip(requests, are_safe, strict=True) if safe], most)
-        answers = chain.from_iterable(self._answers(batches))
-        return [
-            [self._result(request, action, next(answers)) for action in request.actions]
-            if safe
-            else self._command_line.apply_many(request.source, request.language, request.actions)
-            for request, safe in zip(requests, are_safe, strict=True)
-        ]
+        with closing(self._answers(batches)) as of_batches:
+            answers = chain.from_iterable(of_batches)
+            for request, safe in zip(requests, are_safe, strict=True):
+                if safe:
+                    yield [self._result(request, action, next(answers)) for action in request.actions]
+                else:
+                    yield self._command_line.apply_many(request.source, request.language, request.actions)
 
-    def _answers(self, batches: Sequence[list[Request]]) -> list[list[_Answer | _Blame]]:
+    def _answers(self, batches: Sequence[list[Request]]) -> Generator[list[_Answer | _Blame], None, None]:
         if len(self._workers) == 1 or len(batches) < 2:
-            return [self._workers[0].answers(batch) for batch in batches]
+            yield from (self._workers[0].answers(batch) for batch in batches)
+            return
         free: SimpleQueue[_Worker] = SimpleQueue()
         for worker in self._workers:
             free.put(worker)
@@ -124,7 +129,7 @@ class WarmSandbox(Sandbox):
                 free.put(worker)
 
         with ThreadPoolExecutor(len(self._workers)) as threads:
-            return list(threads.map(answers, batches))
+            yield from threads.map(answers, batches)
 
     def close(self) -> None:
         for worker in self._workers:

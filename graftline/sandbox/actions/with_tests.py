@@ -1,6 +1,6 @@
 """A sandbox that runs tests as well: actions go to the one it is made of, tests to jails, opened when they are first asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -29,6 +29,9 @@ class SandboxWithTests(Sandbox):
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         return self._sandbox.apply_each(requests)
+
+    def apply_in_turn(self, requests: Sequence[Request]) -> Generator[list[SandboxResult], None, None]:
+        return self._sandbox.apply_in_turn(requests)
 
     def run_tests(self, requests: Sequence[TestRequest]) -> list[TestResult]:
         # here and not in a thread: a process of a jail may end with the thread that started it
