@@ -23,16 +23,19 @@ from graftline.agent.model import AgentModel
 from graftline.agent.places import Block, PlacesByWords, exclude_edited, find_places
 from graftline.agent.proposal import Outcome, Proposal, Settings
 from graftline.agent.run import Run, learn_edit
-from graftline.agent.terms import describe_absent
+from graftline.agent.terms import describe_absent, read_replaced_name, read_terms
 from graftline.agent.trials import Trial, accept_trial, try_place
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.canonical import words_of
 from graftline.codemod.follow import IMPORTS, FollowedEdit
 from graftline.codemod.history import FileChange
 from graftline.codemod.instructions.wording import read_instruction
+from graftline.codemod.learn import extract_example
 from graftline.codemod.migration.imports import compare_names
 from graftline.codemod.migration.places import apply_rules, has_word, parses
+from graftline.codemod.migration.renamings import rename_words
 from graftline.codemod.reach import measure_reach
+from graftline.codemod.rule_file import FileRule
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
 from graftline.core.text_diff import pluralize
@@ -200,8 +203,13 @@ def _read(run: Run) -> bool:
     run.report(f"the instruction is understood without a model in {pluralize(len(changes), 'file')}")
     for change in changes:
         run.texts[change.path] = change.after
+    renamed = set[Language]()
     for language in sorted({change.language for change in changes}):
         own = [change for change in changes if change.language == language]
+        if renaming := _rules_of_renaming(run, own):
+            run.rules += renaming
+            renamed.add(language)  # where it is imported as well
+            continue
         followed = run.follow(own[:_MAX_SHOWN], {})
         # the reader did all that the words say; what is left to follow are imports, and not a broader reading
         if not _changes_code(followed) or any(map(_has_other_names, own)):
@@ -212,8 +220,26 @@ def _read(run: Run) -> bool:
             if has_room and apply_rules(change.before, language, actions, run.sandbox) != change.after:
                 run.rules += [rule for rule in learn_edit(change, run.sandbox) if rule.action not in actions]
     # what is not like the first places, the reader did as well
-    run.undone[:] = [*dropped, *_list_unbound(run, changes)]
+    run.undone[:] = [*dropped, *_list_unbound(run, [change for change in changes if change.language not in renamed])]
     return True
+
+
+def _rules_of_renaming(run: Run, changes: Sequence[FileChange]) -> list[FileRule]:
+    """Return two rules for `changes` in one language: for a name, and for strings and comments; none unless they make just these."""
+    names = read_replaced_name(run.instruction, read_terms(run.instruction))
+    if names is None:
+        return []
+    language, rules = changes[0].language, list[FileRule]()
+    texts = [change.before for change in changes]
+    for action in rename_words(names[0].text, names[1].text, language):
+        renamed = [apply_rules(text, language, [action], run.sandbox) for text in texts]
+        pairs = zip(changes, texts, renamed, strict=True)
+        change, before, after = next((pair for pair in pairs if pair[1] != pair[2]), (changes[0], "", ""))
+        if before != after:
+            example = extract_example(before, after, action, language, run.sandbox, change.path)
+            rules.append(FileRule(action, language, examples=(example,) if example else (), facts={"general": False}))
+        texts = renamed
+    return rules if texts == [change.after for change in changes] else []
 
 
 def _list_unbound(run: Run, changes: Sequence[FileChange]) -> Iterator[str]:

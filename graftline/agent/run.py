@@ -22,6 +22,8 @@ from graftline.core.errors import DataError
 from graftline.rollouts.state.state import State
 from graftline.sandbox.base import Sandbox
 
+_ADVICE_TO_EDITORS = "answer questions, or edit one more place"
+
 
 @dataclass
 class Run:
@@ -81,7 +83,8 @@ class Run:
         for rewritten in followed.files:
             self.texts[rewritten.file.path.relative_to(self.folder).as_posix()] = rewritten.text
         self.rules += [rule for rule in followed.rules if rule.action not in [own.action for own in self.rules]]
-        self.undone += followed.undone
+        # whom the engine could ask is nobody here
+        self.undone += [sentence.replace(_ADVICE_TO_EDITORS, "give an --example of it") for sentence in followed.undone]
         self.contradictions += followed.contradictions
         self.questions += followed.questions
 

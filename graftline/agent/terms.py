@@ -153,19 +153,24 @@ def read_terms(instruction: str) -> list[Term]:
     return [*terms.values()][:_MAX_TERMS]
 
 
-def edit_by_words(instruction: str, terms: Sequence[Term], code: str) -> str | None:
-    """Return `code` with the one name that is to come in place of the one that is to go; None where the words leave a
-    choice.
-
-    "Migrate to Node.findall() from Node.traverse()"  ->  `findall` for `traverse`
-    """
+def read_replaced_name(instruction: str, terms: Sequence[Term]) -> tuple[Term, Term] | None:
+    """Return the one name that is to go, and the one that comes in its place; None where the words leave a choice."""
     own = [term for term in terms if term.is_code and not term.is_qualifier and term.text in instruction]
     old, new = ([term for term in own if term.role == role] for role in ("old", "new"))
     if len(own) != 2 or len(old) != 1 or len(new) != 1 or any(term.is_shared for term in own):
         return None
     if any(f"{term.text}[" in instruction for term in own):
         return None  # what stands in the brackets is to change as well
-    edited = re.sub(old[0].pattern, lambda _: new[0].text, code)
+    return old[0], new[0]
+
+
+def edit_by_words(instruction: str, terms: Sequence[Term], code: str) -> str | None:
+    """Return `code` with the one name that is to come in place of the one that is to go; None where the words leave a choice.
+
+    "Migrate to Node.findall() from Node.traverse()"  ->  `findall` for `traverse`
+    """
+    names = read_replaced_name(instruction, terms)
+    edited = re.sub(names[0].pattern, lambda _: names[1].text, code) if names else code
     return edited if edited != code else None
 
 

@@ -68,7 +68,8 @@ def _what(rule: Any) -> str:
     if isinstance(rule.get("all"), list) and rule["all"] and not rule.keys() & {"kind", "regex"}:
         return _what(rule["all"][0])
     kind, regex = rule.get("kind"), rule.get("regex")
-    text = f"`{kind}`" if kind else "a node"
+    kinds = [inner.get("kind") for inner in rule.get("any") or () if isinstance(inner, Mapping)]
+    text = f"`{kind}`" if kind else " or ".join(f"`{name}`" for name in kinds if name) or "a node"
     if regex and (whole := _WHOLE_NAME.fullmatch(str(regex))):
         text = f"the name {_quote(whole[1])}"
     elif regex:

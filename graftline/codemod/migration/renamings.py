@@ -73,6 +73,16 @@ def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option
     yield replace(first, actions=(*first.actions, *further), words=frozenset(), parts=frozenset((old,)))
 
 
+def rename_words(old: str, new: str, language: Language) -> tuple[RuleAction, RuleAction]:
+    """Return the renaming of a name in code, and that of the word in strings and comments."""
+    quoted = rust_regex(old)
+    kinds = [kind for kind in _NAMES[language] if kind not in _TYPELESS.get(language, ())]
+    names = RuleAction(rule={"any": [{"kind": kind} for kind in kinds], "regex": f"^{quoted}$"}, fix=new)
+    word, by = rf"\b{quoted}\b", new.replace("$", "$$")
+    texts = {"any": [{"kind": kind} for kind in _TEXTS[language]], "regex": word}
+    return names, transform_rule(texts, [(word, by)])
+
+
 def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Option]:
     """Yield what an edit of imports alone shows, if it imports members: that they are written without their owner.
 

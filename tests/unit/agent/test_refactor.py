@@ -14,6 +14,7 @@ from graftline.agent.proposal import Proposal, Settings
 from graftline.agent.refactor import read_repository, refactor
 from graftline.agent.terms import edit_by_words, read_terms
 from graftline.agent.trials import hold_back
+from graftline.codemod.explain import summarize
 from graftline.codemod.follow import follow_edit
 from graftline.codemod.history import FileChange
 from graftline.codemod.reach import Reach, measure_reach
@@ -174,6 +175,19 @@ def test_without_a_model_what_is_written_out_is_done(
     misspelt = "no line has `fetchh`; if that is misspelt, the nearest names that are there: `fetch`"
     assert (misspelt in proposal.undone) == ("fetchh" in instruction)
     assert bool(proposal.rules) == bool(path)
+
+
+def test_a_renaming_is_two_rules_that_do_it_again_by_themselves(repository: Path) -> None:
+    (repository / "app/d.py").write_text(
+        '"""As fetch does."""\n\nfrom app.net import fetch\n\nx = {"fetch": fetch}  # fetch\n'
+    )
+    proposal = run(repository, "Rename `fetch` to `obtain`.")
+    assert [summarize(rule.action) for rule in proposal.rules] == [
+        "Replace the name `fetch` by `obtain`",
+        r"Replace `\bfetch\b` by `obtain` in `string_content` or `comment` like `\bfetch\b`",
+    ]
+    assert (proposal.reach, proposal.undone) == (Reach(), ())
+    assert changed(proposal, repository)["app/d.py"].count("obtain") == 5
 
 
 def test_a_name_that_is_defined_already_is_not_defined_once_more(repository: Path) -> None:
