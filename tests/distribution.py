@@ -7,7 +7,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-LONGEST = ("tests/unit/training", "tests/unit/pipeline", "tests/shell", "tests/unit/harbor")
+LONGEST = ("tests/shell", "tests/integration", "tests/unit/training", "tests/unit/pipeline")
 """Folders that are begun first, for they take longest."""
 
 

@@ -53,11 +53,12 @@ def kinds(text: str) -> list[str]:
     return [line.removeprefix("event: prompt_learning.") for line in text.splitlines() if line.startswith("event")]
 
 
+# on both databases below, where one also goes on
 def test_the_service_carries_out_an_optimization_and_tells_what_it_found(
-    database_url: str, optimizer: ServiceOptimizer
+    sqlite_url: str, optimizer: ServiceOptimizer
 ) -> None:
     asked = Asked()
-    with service(database_url, asked, optimizer, rollouts_at_once=8) as client:
+    with service(sqlite_url, asked, optimizer, rollouts_at_once=8) as client:
         job = client.post(AT, json=body(deployed(client))).json()
         at = f"{AT}/{job['job_id']}"
         view = until(client, at, lambda view: view["status"] in _ENDED)

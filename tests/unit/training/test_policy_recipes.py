@@ -234,7 +234,10 @@ def changes_of(room: Room, recipe: str) -> dict[str, Any]:
     return {"teacher_path": room.teacher(), "answer_tokens": 3} if recipe == "distill" else {}
 
 
-@pytest.mark.parametrize("recipe", ["rl_grpo", "expert_iteration", "srl", "distill"])
+# `srl` goes on as `rl_grpo` does
+@pytest.mark.parametrize(
+    "recipe", ["rl_grpo", "expert_iteration", "distill", pytest.param("srl", marks=pytest.mark.long)]
+)
 def test_a_run_that_was_disturbed_has_the_steps_of_one_that_was_not(room: Room, recipe: str) -> None:
     changes = changes_of(room, recipe)
     whole = room.train(recipe, changes, run_id="whole").run
