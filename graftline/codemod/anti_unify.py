@@ -5,7 +5,7 @@ becomes one is a policy; several are tried, and the sandbox tells which hold.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,8 +42,10 @@ _KEPT_KINDS = re.compile(
     r"|property_identifier|decorator|jsx_|field_name|label|interpolation|template_subst"
 )
 _BROAD: tuple[Policy, ...] = ("broad", "open", "loose")
-_BROADLY_KEPT = re.compile(
-    r"import|modifier|operator|clause|string_(content|start|end|fragment)|escape|comment|keyword_arg"
+_MOVED: Mapping[Policy, Policy] = {"named": "named", **dict.fromkeys(_BROAD, "broad")}
+"""Policies by which what moves as a whole is freed, where that is not `all`."""
+_BROADLY_KEPT = re.compile(  # an operation of Python is a `binary_operator`
+    r"import|modifier|^operator|clause|string_(content|start|end|fragment)|escape|comment|keyword_arg"
     r"|property_identifier|jsx_|field_name|label|interpolation|template_subst"
 )
 _CALLS = {"call", "call_expression", "new_expression", "method_invocation"}
@@ -116,7 +118,7 @@ class _Holes:
     def _capture_spans(self, node: Node, site: Site) -> Iterator[tuple[int, int, str]]:
         is_inside = site.new_start <= node.start and node.end <= site.new_end
         name = self._names.get(self._change.after.of(node)) if is_inside and node.is_named else None
-        if name and not _KEPT_KINDS.search(node.kind):
+        if name and not _kept_kinds(self._policy).search(node.kind):
             yield node.start, node.end, name
             return
         items = [child for child in node.children if child.is_named] if is_inside and is_sequence(node) else []
@@ -139,7 +141,7 @@ class _Holes:
                 node.is_named
                 and text in self._moved
                 and self._is_replaced(node)
-                and _is_free(self._change, node, self._policy if self._policy == "named" else "all")
+                and _is_free(self._change, node, _MOVED.get(self._policy, "all"))
             ) or (self._policy in _BROAD[1:] and self._is_replaced(node) and _is_free(self._change, node, "broad")):
                 self._add(node.start, node.end, text)
                 return
@@ -207,7 +209,7 @@ class _Holes:
 def _is_free(change: Change, node: Node, policy: Policy) -> bool:
     """Return whether `node` may become a metavariable."""
     parent = node.parent
-    if not node.is_named or parent is None or (_BROADLY_KEPT if policy in _BROAD else _KEPT_KINDS).search(node.kind):
+    if not node.is_named or parent is None or _kept_kinds(policy).search(node.kind):
         return False
     text = change.before.of(node)
     if policy in _BROAD and text not in _CONSTANTS and _is_definition_name(node, parent):
@@ -237,6 +239,10 @@ def _is_free(change: Change, node: Node, policy: Policy) -> bool:
     if is_first and parent.kind in _ACCESSES and policy not in ("all", *_BROAD):
         return _is_local(change, node)
     return True
+
+
+def _kept_kinds(policy: Policy) -> re.Pattern[str]:
+    return _BROADLY_KEPT if policy in _BROAD else _KEPT_KINDS
 
 
 def _is_definition_name(node: Node, parent: Node) -> bool:

@@ -1,4 +1,7 @@
-"""Declarations that a rule makes constant, and whether anything is assigned to them later: then they would not compile."""
+"""Declarations that a rule changes, and whether code that uses them would fail: by their names alone.
+
+One that becomes constant must not be assigned to later, and a parameter that goes must not be used.
+"""
 
 import re
 from functools import lru_cache
@@ -12,6 +15,8 @@ _CONSTANT = {"java": "final", **dict.fromkeys(JAVASCRIPT, "const")}
 _DECLARED = re.compile(r"([\w$]+)\s*(=[^=]|;|$)")
 _BEFORE = re.compile(r"(?:([\w$]+)\s*\.\s*|(\+\+|--)\s*|(\b(?!return\b|else\b)[\w$]+[>\]?]*\s+))\Z")
 _AFTER = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>>?|\*\*|\?\?|&&|\|\|)?=(?![=>])|\+\+|--)")
+_PARAMETERS = re.compile(r"parameters$")
+_WORD = re.compile(r"[^\W\d][\w$]*")
 _NEAR = 40
 """Characters before a name that say whether it is declared there."""
 _SCOPES = re.compile(r"_body$|block$|^program$")
@@ -48,6 +53,25 @@ def _is_assigned(text: str, position: int, name: str, has_value: bool, language:
             total += 1
             constructors += _is_in_constructor(_list_nodes_at(scope, start))
     return total > 0 if has_value or language != "java" else not total or constructors < total
+
+
+def loses_parameter(text: str, match: Match, language: Language) -> bool:
+    """Return whether a rule takes a parameter away that its function uses."""
+    try:
+        chain = _list_nodes_at(outline_once(text, language).root, match.start)
+    except DataError:
+        return False
+    own = next((n for n in chain if (n.start, n.end) == (match.start, match.end) and _PARAMETERS.search(n.kind)), None)
+    if own is None or own.parent is None:
+        return False
+    names = _list_parameters(text[own.start : own.end], language) - _list_parameters(match.replacement, language)
+    return bool(names & words_of(text[own.end : own.parent.end]))
+
+
+def _list_parameters(text: str, language: Language) -> set[str]:
+    """Return the names of a list of parameters: of Java what stands last, of others what stands first."""
+    words = [_WORD.findall(part) for part in text.split(",")]
+    return {own[-1 if language == "java" else 0] for own in words if own}
 
 
 def _list_nodes_at(node: Node, position: int) -> list[Node]:

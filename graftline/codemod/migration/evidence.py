@@ -1,11 +1,12 @@
 """Which rules the edits shown speak for, and at which of their places."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
-from graftline.codemod.judge import judge
+from graftline.codemod.judge import Judgment, judge
 from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import guard_option
 from graftline.codemod.migration.places import Place, apply_rules, cut
@@ -87,11 +88,11 @@ def weigh_evidence(
     ]
     guarded = list(_guard_options(chosen, change, sandbox, follows_shown))
     explained = {id(unit) for unit, _, numbers in places if numbers}
-    further = {
-        (unit.before[other.code_sites[0].start : other.code_sites[0].end], other.code_sites[0].text)
-        for unit, other in units
-        if other.code_sites and id(unit) not in explained
-    }
+    remaining = [(unit, other.code_sites[0]) for unit, other in units if id(unit) not in explained and other.code_sites]
+    counts_fixed = Counter(number for _, fit in pairs for number in fit.fixed)
+    remaining += [(focus, change.sites[n]) for n in _list_code_sites(change) if counts_fixed[n] * 2 <= len(pairs)]
+    further = {(unit.before[other.start : other.end], other.text) for unit, other in remaining}
+    further.discard((focus.before[site.start : site.end], site.text))
     return Evidence(guarded, traits, len(explained), len(further))
 
 
@@ -120,23 +121,37 @@ def _list_sites_of_call(change: Change, site: Site) -> frozenset[int]:
     return frozenset(callee | arguments) if is_one else frozenset()
 
 
+def _list_code_sites(change: Change) -> frozenset[int]:
+    return frozenset(number for number, site in enumerate(change.sites) if not site.is_blank)
+
+
 def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_shown: bool) -> list[_Fit]:
     actions = [action for option in options for action in option.actions]
     remaining = iter(sandbox.apply_many(change.before.text, change.language, actions) if actions else ())
     results = [[ensure_decided(next(remaining)) for _ in option.actions] for option in options]
     judgments = [[judge(change, result) for result in own] for own in results]
+    wrong = [
+        [m for n, judgment in enumerate(own) for m in judgment.wrong if not _is_within(m, own[:n])] for own in judgments
+    ]
     edited = [(site.start, site.end) for site in change.code_sites]
-    sites = frozenset(number for number, site in enumerate(change.sites) if not site.is_blank)
+    sites = _list_code_sites(change)
     target = strip_layout(change.after.text)
     return [
         _Fit(sites, 0)
         if any(strip_layout(result.after or "") == target for result in own_results)
         else _Fit(
             frozenset(n for j in own for n in j.fixed if not change.sites[n].is_blank),
-            sum(not follows_shown or _meets(match, edited) for j in own for match in j.wrong),
+            sum(not follows_shown or _meets(match, edited) for match in own_wrong),
         )
-        for own, own_results in zip(judgments, results, strict=True)
+        for own, own_wrong, own_results in zip(judgments, wrong, results, strict=True)
     ]
+
+
+def _is_within(match: Match, earlier: Sequence[Judgment]) -> bool:
+    """Return whether rules before it write a match otherwise: where `!a` is changed, the rule for `a` has nothing to do."""
+    return any(
+        right.start <= match.start and match.end <= right.end for judgment in earlier for right in judgment.right
+    )
 
 
 def _guard_options(options: Sequence[Option], focus: Change, sandbox: Sandbox, follows_shown: bool) -> Iterable[Option]:

@@ -14,6 +14,11 @@ from graftline.codemod.diff import Site, apply_sites
 from graftline.codemod.migration.option import MAX_QUOTED, WORDS, Option, common_words, new_text_of, transform_rule
 from graftline.codemod.migration.surroundings import MAX_NEIGHBOR, find_covering_chain, list_contexts
 
+_TYPES = (
+    *("type_identifier", "scoped_type_identifier", "generic_type", "array_type"),
+    *("integral_type", "floating_point_type", "boolean_type", "void_type"),
+)
+_CAMEL = re.compile(r"[A-Z][a-z0-9]+")
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -129,10 +134,11 @@ def _brackets(change: Change, site: Site) -> Iterator[Option]:
 
 
 def _modifiers(change: Change, site: Site) -> Iterator[Option]:
-    """Yield the removal of a word of a declaration's modifiers, with the blank after it."""
+    """Yield what puts a word at the end of a declaration's modifiers, or takes one out, with the blank after it."""
     node = next((node for node in find_covering_chain(change.before, site)[::-1] if node.kind == "modifiers"), None)
     if node is None or node.parent is None or node.index + 1 >= len(node.parent.children):
         return
+    yield from _insert_modifier(change, node, node.parent.kind)
     words = [child for child in node.children if not child.children and not child.is_named]
     inside = change.inside(node.start, node.end)
     new = apply_sites(change.before.text, [site for _, site in inside or ()], node.start, node.end)
@@ -152,6 +158,8 @@ def _modifiers(change: Change, site: Site) -> Iterator[Option]:
         text = change.before.of(child)
         if len(text) <= MAX_NEIGHBOR and "\n" not in text:
             conditions.append(("neighbor", {"has": {"kind": child.kind, "regex": f"^{rust_regex(text)}$"}}))
+        if len(parts := _CAMEL.findall(text.partition("(")[0])) > 1:  # annotations of one family share a word
+            conditions.append(("kind", {"has": {"kind": child.kind, "regex": rf"^@\w*({'|'.join(parts)})"}}))
     for context, condition in conditions:
         rule = {
             **{"pattern": "$T", "kind": beside.kind, "follows": {**modifiers, **condition}},
@@ -160,6 +168,18 @@ def _modifiers(change: Change, site: Site) -> Iterator[Option]:
         transform = {"M0": {"replace": {"source": "$M", "replace": rf"{word}$", "by": ""}}}
         fix = {"template": "$M0$T", "expandStart": {"kind": "modifiers"}}
         yield Option((RuleAction(rule=rule, fix=fix, transform=transform),), "modifier", context, frozenset({word}))
+
+
+def _insert_modifier(change: Change, node: Node, declaration: str) -> Iterator[Option]:
+    """Yield what puts a word behind the last of the modifiers of such a declaration, and behind `static` after that."""
+    old, inside = change.before.of(node).split(), change.inside(node.start, node.end)
+    new = apply_sites(change.before.text, [site for _, site in inside or ()], node.start, node.end).split()
+    if new[:-1] != old or not all(WORDS.fullmatch(word) for word in (old[-1], new[-1])):
+        return
+    modifiers = {"kind": "modifiers", "regex": rf"\b{old[-1]}( static)?$", "not": {"regex": rf"\b{new[-1]}\b"}}
+    rule = {"pattern": "$T", "any": [{"kind": kind} for kind in _TYPES], "follows": modifiers}
+    action = RuleAction(rule={**rule, "inside": {"kind": declaration}}, fix=f"{new[-1]} $T")
+    yield Option((action,), "modifier", "role", frozenset({old[-1]}))
 
 
 def _decorators(change: Change, site: Site) -> Iterator[Option]:

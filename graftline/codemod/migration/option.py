@@ -60,13 +60,13 @@ class Option:
 
     @property
     def guesses(self) -> bool:
-        """Whether one of them writes new words in the place of something that it does not quote."""
+        """Whether one of them takes away what it does not quote: writing new words for it, or quoting no word."""
         for action in self.actions:
             rule = rule_of(action)
             pattern, fix = str(rule["rule"]), str((rule["fix"], rule.get("transform")))
             if {*VARIABLE.findall(pattern)} - {*VARIABLE.findall(fix)} - {"$WHOLE"}:
                 words = [{*WORDS.findall(VARIABLE.sub(" ", text))} for text in (pattern, fix)]
-                if words[1] - words[0] - _OF_RULES:
+                if words[1] - words[0] - _OF_RULES or not self.words:
                     return True
         return False
 

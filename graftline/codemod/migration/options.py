@@ -49,6 +49,8 @@ _FORMS = (r"""^['"`]\\?.['"`]$""", r"^[A-Z][A-Z0-9_]+$")
 """What captures may have in common: strings of one character, names of constants."""
 _BETWEEN_LINES = re.compile(r"[ \t]*\n\s*")
 _NO_LINES = re.compile(r"#|//|/\*|`|'{3}|\"{3}")
+_OBJECT = re.compile(r"\{\s*[\w$]+\s*:")
+"""Of JavaScript, and no block."""
 _BRACKETS = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}")
 _MAX_REGIONS, _MAX_VARIABLES = 3, 3
 
@@ -88,7 +90,7 @@ def _join_lines(action: Rule) -> Rule:
 
 
 def _join(text: str) -> str | None:
-    """Return code without its line breaks; None where one does not stand in round or square brackets."""
+    """Return code without its line breaks; None where one does not stand in brackets, or in those of a block."""
     if _NO_LINES.search(text):
         return None
     pieces, position = list[str](), 0
@@ -97,11 +99,13 @@ def _join(text: str) -> str | None:
         while (outer := _BRACKETS.sub("", head)) != head:
             head = outer
         opening = re.findall(r"[(\[{]", head)
-        if not opening or opening[-1] == "{":
+        if not opening:
+            return None
+        if opening[-1] == "{" and not _OBJECT.match(head[head.rindex("{") :] + text[gap.end() :]):
             return None
         piece, following = text[position : gap.start()], text[gap.end() : gap.end() + 1]
         is_edge = piece[-1:] in ("(", "[") or following in (")", "]", ".")
-        pieces += [piece.removesuffix(",") if following in (")", "]") else piece, "" if is_edge else " "]
+        pieces += [piece.removesuffix(",") if following in (")", "]", "}") else piece, "" if is_edge else " "]
         position = gap.end()
     return "".join([*pieces, text[position:]])
 
@@ -132,10 +136,12 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
             continue  # without what is called they say too little; `_lists` has them
         for policy, lists in forms:
             template = make_template(change, region, policy, lists)
-            if template is not None and "\n" in template.pattern:
-                # what is written again over several lines is indented again
+            if template is not None and "\n" in template.pattern + template.rewrite:
+                # what is written again over several lines is indented again; one line is broken where it is too long
                 pattern, rewrite = _join(template.pattern), _join(template.rewrite)
-                template = Template(pattern, rewrite, template.variables) if pattern and rewrite else None
+                is_broken = "\n" in template.pattern
+                joined = Template(pattern, rewrite, template.variables) if pattern and rewrite else None
+                template = joined if joined or is_broken else template
             if template is None or template in emitted or not template.variables:
                 continue
             if not _is_about(change, region, template.pattern):

@@ -16,7 +16,7 @@ from graftline.codemod.canonical import words_of, words_within
 from graftline.codemod.diff import common_ends
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.grammar import KEYWORDS
-from graftline.codemod.migration.assignments import is_assigned_again
+from graftline.codemod.migration.assignments import is_assigned_again, loses_parameter
 from graftline.codemod.migration.imports import is_importable, list_import_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
 from graftline.codemod.migration.option import Option, Rule
@@ -305,7 +305,7 @@ def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox:
 
 def _list_edits(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[_Edit]:
     """Yield what a rule writes, with brackets where operators need them, in lines that are broken as they were."""
-    precedence = Precedence(text, action, language)
+    precedence, is_of_parameters = Precedence(text, action, language), "parameters" in str(rule_of(action)["rule"])
     for match in _list_matches(text, result, action, language):
         safe = precedence.keep(match)
         column = match.start - text.rfind("\n", 0, match.start) - 1
@@ -313,6 +313,8 @@ def _list_edits(text: str, result: SandboxResult, action: Rule, language: Langua
             yield _Edit(match, "operators would bind otherwise")
         elif is_assigned_again(text, match, language):
             yield _Edit(match, "it is assigned to elsewhere, or never")
+        elif is_of_parameters and loses_parameter(text, match, language):
+            yield _Edit(match, "a parameter that goes is used")
         elif (new := keep_line_breaks(text[match.start : match.end], safe.replacement, column, language)) is None:
             yield _Edit(match, "a comment in it would be lost")
         else:
@@ -347,9 +349,7 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
     """Return whether a match stands in the function that is to be called in its place, which would call itself for ever."""
     # a method is not the function of the same name
     names = {*_CALLED.findall(match.replacement)} - {*_CALLED.findall(text[match.start : match.end])}
-    # few names stand there at all
-    names = {name for _, name in names if text.find(name, 0, match.start) >= 0}
-    called = [name for name in names if re.search(rf"\b(?:def|function)\s+{re.escape(name)}\b", text[: match.start])]
+    called = [name for _, name in names if 0 <= _find_definition(text, name) <= match.start]
     if not called:
         return False
     node = outline_once(text, language).root
@@ -359,6 +359,13 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
         if is_function and any(text[child.start : child.end] in called for child in node.children):
             return True
     return False
+
+
+@lru_cache(maxsize=1 << 10)  # it holds texts; matches come file by file
+def _find_definition(text: str, name: str) -> int:
+    """Return where the name ends that is first defined as a function `name`; -1 if there is none."""
+    match = re.search(rf"\b(?:def|function)\s+{re.escape(name)}\b", text) if name in text else None
+    return match.end() if match else -1
 
 
 def parses(text: str, language: Language) -> bool:

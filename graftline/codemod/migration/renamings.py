@@ -12,7 +12,7 @@ from graftline.codemod.candidates import rust_regex
 from graftline.codemod.canonical import list_required_words
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site, apply_sites
-from graftline.codemod.migration.imports import IMPORT_KINDS, is_importable, read_imports
+from graftline.codemod.migration.imports import IMPORT_KINDS, IMPORT_STATEMENTS, is_importable, read_imports
 from graftline.codemod.migration.option import NAME, Option, make_option, transform_rule
 from graftline.codemod.migration.surroundings import find_covering_chain, list_contexts
 from graftline.core.errors import DataError
@@ -162,11 +162,14 @@ def _outside_imports(new: str, language: Language) -> dict[str, Any]:
 
 def _affixes(change: Change, site: Site) -> Iterator[Option]:
     """Yield what is put before or behind a string or a name, whatever it says, by its place."""
-    node = find_covering_chain(change.before, site)[-1]
+    chain = find_covering_chain(change.before, site)
+    node = chain[-1]
     old = change.before.of(node)
     inside = change.inside(node.start, node.end)
     if node.children or not node.is_named or inside is None or not re.fullmatch(r"[\w$./-]+", old):
         return
+    if node.kind.endswith("identifier") and any(outer.kind in IMPORT_STATEMENTS for outer in chain):
+        return  # what other modules define keeps its name
     new = apply_sites(change.before.text, [site for _, site in inside], node.start, node.end)
     head, middle, tail = new.partition(old)
     if not middle or not (head or tail) or "\n" in new or VARIABLE.search(new):

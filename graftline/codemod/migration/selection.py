@@ -40,6 +40,8 @@ _AGAINST = {
 """What the odds lose where a place shares a trait with one that was refused, and with none that is right."""
 _UNLIKE = {"folder": 0.3, "tests": 0.2, "callee": 0.2, "receiver": 0.2, "elsewhere": 1.2, "syntax": 0.7, "module": 1.5}
 """What they lose where none that is right has the trait."""
+_UNASKED = 2.5
+"""How much more they lose where nobody answers; of traits, the module alone counts then: another thing has the same name."""
 _DISTINCTIVE, _UNLIKE_SHARE = ("removed", "callee", "receiver"), 0.15
 """How much a no counts for places that share one of these traits with a right one, if the refused place does not."""
 _LEAST_LIKELY = 0.5
@@ -144,7 +146,8 @@ class _State:
         unlike = [name for name in _UNLIKE if good[name] and group.traits[name] not in good[name]]
         # a name that is defined in the same file has no module
         is_unknown = not group.traits["module"] or "" in good["module"]
-        return sum(_UNLIKE[name] for name in unlike if name != "module" or not is_unknown)
+        weight = sum(_UNLIKE[name] for name in unlike if name != "module" or not is_unknown)
+        return weight * (_UNASKED if self.more_loss else 1.0)
 
     @cached_property
     def likely(self) -> list[int]:
@@ -241,7 +244,8 @@ def select(
     tempered = [prior ** (_TEMPER if answer else 1) for prior in priors]
     nothing = max(_NOTHING, incidental)
     prior = [weight / sum(tempered) * (1 - nothing) for weight in tempered] + [nothing]
-    state = _State(_group_places(choices, traits), prior, shown if answer else (), (), 0.0 if answer else _MORE_LOSS)
+    similar = shown if answer else [{"module": row["module"]} for row in shown if "module" in row]
+    state = _State(_group_places(choices, traits), prior, similar, (), 0.0 if answer else _MORE_LOSS)
     answers: dict[Place, bool | None] = {**memory}
     for place, own in [(place, group) for group in state.groups for place in group.places if place in memory]:
         state = state.after(own, memory[place])
@@ -430,6 +434,7 @@ WEIGHTS: Mapping[str, float] = {
         "insert-aunt": -0.3,
         "delete-neighbor": 0.3,
         "modifier-neighbor": 0.3,
+        "modifier-role": 0.7,
         "example-any": -0.2,
     },
     **{"places": 0.1, "none": -2.1, "few": -0.9, "share": -0.2, "larger": -0.9, "smaller": 0.3, "ways": 0.9},

@@ -11,6 +11,7 @@ from functools import lru_cache
 _MAX_BACK = 400
 """Characters before a place in which what it is an argument of is looked for."""
 _MAX_BLOCK_LINES = 200
+_MAX_TURNED = 40
 _TESTS = frozenset(("test", "tests", "__tests__", "testing", "playground"))
 _TEST_FILE = re.compile(r"(^|[_.])(test|tests|spec)([_.]|$)|Tests?\.java$", re.IGNORECASE)
 _CHAIN = re.compile(r"([\w$][\w$.]*)\s*$")
@@ -63,7 +64,7 @@ def traits_of(path: str, text: str, start: int, end: int) -> Mapping[str, str]:
         "left": left[-1] if left else "",
         "right": right[0] if right else "",
         "head": (_TOKEN.findall(line) or [""])[0],
-        "removed": " ".join(text[start:end].split()),
+        "removed": _turn(" ".join(text[start:end].split())),
         "syntax": _syntax(text[line_start:start]),
         "elsewhere": str(_is_elsewhere(text, start, end)),
         "module": find_module(text, text, start),
@@ -88,6 +89,11 @@ def _find_module(text: str, name: str) -> str:
     match = re.search(_IMPORTED.format(name=re.escape(name)), text, re.MULTILINE)
     module = next(filter(None, match.groups()), "") if match else ""
     return re.split(r"[./]", _ENDING.sub("", module))[-1]
+
+
+def _turn(text: str) -> str:
+    """Return the first of the rotations of a text: of `', 'r'` and `, 'r''`, which of them is taken away is chance."""
+    return min((text[n:] + text[:n] for n in range(len(text))), default="") if len(text) <= _MAX_TURNED else text
 
 
 def _syntax(head: str) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from graftline.astgrep.binding import Language, is_safe
 from graftline.codemod.change import Change
-from graftline.codemod.diff import Site, apply_sites
+from graftline.codemod.diff import Site, apply_sites, common_ends
 from graftline.codemod.hunks import split_into_hunks
 from graftline.codemod.migration.imports import read_imports
 from graftline.codemod.migration.surroundings import find_covering_chain
@@ -19,6 +19,9 @@ _IMPORT_LINES: Mapping[str, re.Pattern[str]] = {
     "python": re.compile(r"\s*(import|from\s+[\w.]+\s+import)\b"),
     "java": re.compile(r"\s*import\b"),
 }
+_CHAIN = re.compile(r"(?=.*[._A-Z])[^\W\d][\w$]*(\.[^\W\d][\w$]*)*")
+"""A name that is likely to be one of code."""
+_CHAIN_START, _CHAIN_END = re.compile(r"^[\w$.]*[\w$]"), re.compile(r"[\w$][\w$.]*$")
 _COMMA = re.compile(r",(?=[)\]}])")
 _IMPORT_BLOCK = re.compile(
     r"(?:\s*+(?:from\s+[\w.]+\s+import\s*\([^)]*\)|import\s[^{\n]*\{[^}]*\}\s*from[^\n]*|(?:import|from)\s[^\n(]*\n?))++"
@@ -70,7 +73,7 @@ class Unit:
 def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], list[Unit]]:
     """Return the units that show what is meant, edits that several units share first, and those that follow them.
 
-    Where code is shown, imports and comments follow it. What imports follow by themselves is left out; not that a name comes
+    Where code is shown, imports and comments follow it; where comments alone are, the code that they speak of leads. What imports follow by themselves is left out; not that a name comes
     from another module.
 
     DataError if nothing is shown, or a file shown is in no known language.
@@ -81,7 +84,8 @@ def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], lis
     roles = [_role_of(unit) for unit in units]
     leading = [unit for unit, role in zip(units, roles, strict=True) if role == "code"]
     if not leading:
-        return units, []
+        quoted = [quote for unit in units if not is_import(unit) and (quote := _read_quote(unit)) is not None]
+        return quoted or units, units if quoted else []
     edits = [frozenset(_texts_of(unit)) for unit in leading]
     counts = Counter(edit for own in edits for edit in own)
     order = sorted(range(len(leading)), key=lambda n: -max((counts[edit] for edit in edits[n]), default=0))
@@ -124,6 +128,18 @@ def _role_of(unit: Unit) -> Literal["code", "follower", "none"]:
     change = unit.change
     kinds = [find_covering_chain(change.before, site)[-1].kind for site in change.code_sites] if change else []
     return "follower" if kinds and all("comment" in kind for kind in kinds) else "code"
+
+
+def _read_quote(unit: Unit) -> Unit | None:
+    """Return the edit of code that an edit of a comment speaks of; None where it differs in more than a dotted name."""
+    front, back = common_ends(unit.before, unit.after)
+    start = len(_CHAIN_END.sub("", unit.before[:front]))
+    end = len(unit.before) - len(_CHAIN_START.sub("", unit.before[len(unit.before) - back :]))
+    old, new = unit.before[start:end], unit.after[start : len(unit.after) - len(unit.before) + end]
+    if not (_CHAIN.fullmatch(old) and _CHAIN.fullmatch(new)):
+        return None
+    end_of_code = ";\n" if unit.language == "java" else "\n"
+    return Unit(unit.path, unit.language, old + end_of_code, new + end_of_code, unit.file_before)
 
 
 def is_import(unit: Unit) -> bool:

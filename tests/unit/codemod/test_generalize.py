@@ -224,11 +224,11 @@ def test_a_name_that_the_instruction_renames_is_renamed_in_strings_comments_and_
 
 
 def test_places_that_share_what_sets_a_refused_one_apart_stay_as_they_are():
-    used = "def f{n}(script, tmp):\n    return script(tmp)\n"
-    texts = {"tests/m.py": "def f(script):\n    return script()\n"}
+    used = "with f(script, tmp):\n    script(tmp).go({n})\n"
+    texts = {"tests/m.py": "with f(script):\n    script()\n"}
     texts |= {f"tests/u{n}.py": used.format(n=n) for n in range(9)}
     texts |= {f"tests/v{n}.py": used.format(n=n).replace("script(tmp)", "script()") for n in range(9)}
-    shown = Demonstration("tests/m.py", "def f(script, tmp):\n    return script()\n", texts["tests/m.py"])
+    shown = Demonstration("tests/m.py", "with f(script, tmp):\n    script()\n", texts["tests/m.py"])
     proposal = generalize([shown], texts, MemorySandbox(), lambda question: "(tmp)" not in question.text)
     assert sorted(proposal.texts) == [f"tests/v{n}.py" for n in range(9)]
     assert any("9 places like the edit not changed" in sentence for sentence in proposal.undone)
@@ -358,6 +358,35 @@ _FURTHER = {
         {f"n{n}.py": (f"def f(x: It[{a}]): ...\n", f"def f(x: Gen[{a}, None]): ...\n")
          for n, a in enumerate(("int", "None", "a.B", "list[int]"))},
     ),
+    "operation-that-moves": (
+        ("x = d and 'a' % (d.b, c) or c\n", "x = 'a' % (d.b, c) if d else c\n"),
+        {f"n{n}.py": (f"{n} + f({a} and {b} or 1)\n", f"{n} + f({b} if {a} else 1)\n")
+         for n, (a, b) in enumerate((("c", "d + 1"), ("c.d", "2"), ("c == d", "e"), ("c()", "d[0]")))},
+    ),
+    "code-in-a-comment": (
+        ("# set env.doc first\nf()\n", "# set env.current.doc first\nf()\n"),
+        {f"n{n}.py": (f"x = {a}env.doc\n", f"x = {a}env.current.doc\n") for n, a in enumerate(("self.", "", "app."))},
+    ),
+    "object-in-one-line": (
+        ("class A { a = s.put(1, b) }\n", "class A { a = s.put(1, b, {\n  only: true\n}) }\n"),
+        {f"n{n}.js": (f"s.put({a}, {n})\n", f"s.put({a}, {n}, {{ only: true }})\n") for n, a in enumerate("abcd")},
+    ),
+    "annotation-of-the-same-family": (
+        ("class A {\n@AfterEach\npublic void f() { g(); }\n}\n", "class A {\n@AfterEach\nvoid f() { g(); }\n}\n"),
+        {f"N{n}.java": (f"class N {{\n{a}\npublic void f{n}() {{ g(); }}\n}}\n", f"class N {{\n{a}\n{b}void f{n}() {{ g(); }}\n}}\n")
+         for n, (a, b) in enumerate((("@AfterEach", ""), ("@BeforeEach", ""), ("@Override", "public "), ("@AfterAll", "")))},
+    ),
+    "parameter-that-is-not-used": (
+        ("def f(a, tmp, b):\n    return a\n", "def f(a, b):\n    return a\n"),
+        {f"n{n}.py": (f"def g({a}tmp):\n    return {b}\n", f"def g({new}):\n    return {b}\n")
+         for n, (a, b, new) in enumerate((("", "1", ""), ("a, ", "a", "a"), ("", "tmp", "tmp"), ("b, ", "tmp.a", "b, tmp")))},
+    ),
+    "further-modifier": (
+        ("class A {\n\tprivate B b = c();\n}\n", "class A {\n\tprivate final B b = c();\n}\n"),
+        {f"N{n}.java": (f"class N {{\n\t@X\n\tprivate{a} int n = {n};\n}}\n",
+                        f"class N {{\n\t@X\n\tprivate{a} final int n = {n};\n}}\n")
+         for n, a in enumerate((" static", "", " static", ""))},
+    ),
     "string-of-several-lines": (
         ("put(a, 1)\n", "log(put(a, 1))\n"),
         {f"n{n}.py": (f"def f():\n    if {n}:\n        put(g(\"\"\"{n}\n            a\n        b\"\"\"), 1)\n",
@@ -381,6 +410,11 @@ def test_one_edit_is_made_in_other_forms(name):
     assert {path: text for path, (text, _) in files.items()} | dict(proposal.texts) == {
         path: text for path, (_, text) in files.items()
     }
+
+
+def test_what_quotes_no_word_of_what_it_takes_away_is_not_done():
+    shown = {"m.py": ("a = f(1)\n\nb = g(2)\n", "b = g(2)\n")}
+    assert not _follow(shown, {f"n{n}.py": f"c = h({n})\nprint(c)\n" for n in range(4)}).texts
 
 
 def test_the_rule_of_an_edit_stays_though_its_opposite_alone_is_elsewhere():
