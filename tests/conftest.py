@@ -26,13 +26,13 @@ OF_THE_USER = ("GRAFTLINE_", "HF_")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal the tests out by folders where `--dist loadfile` asks for whole files."""
     if config.getoption("dist") != "loadfile":
         return None
     from tests.distribution import FolderScheduling
 
-    return FolderScheduling(config)
+    return FolderScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

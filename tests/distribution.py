@@ -32,7 +32,7 @@ def next_file(files: Iterable[str], folder: str | None, begun: Iterable[str]) ->
 class FolderScheduling(LoadFileScheduling):
     """Files stay whole, and the processes in their folders."""
 
-    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
         self._folders = dict[WorkerController, str]()
 
