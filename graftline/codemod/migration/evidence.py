@@ -9,7 +9,7 @@ from graftline.codemod.diff import Site
 from graftline.codemod.judge import Judgment, judge
 from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import guard_option
-from graftline.codemod.migration.places import Place, apply_rules, cut
+from graftline.codemod.migration.places import Place, apply_options, cut
 from graftline.codemod.migration.surroundings import find_covering_chain
 from graftline.codemod.migration.traits import find_module, traits_of
 from graftline.codemod.migration.units import Unit, strip_layout
@@ -74,7 +74,7 @@ def weigh_evidence(
     # who writes a body again moves its lines, who joins lines of the edit joins those of others
     chosen = [option for option in chosen if not option.rewrites_lines] or chosen
     counts = sorted(text.count("\n") for text in (focus.before, focus.after))
-    results = [apply_rules(focus.before, focus.language, option.actions, sandbox) for option in chosen]
+    results = apply_options(focus.before, focus.language, chosen, sandbox)
     kept_lines = [counts[0] <= text.count("\n") <= counts[1] for text in results]
     chosen = [option for option, is_kept in zip(chosen, kept_lines, strict=True) if is_kept] or chosen
     traits: list[Mapping[str, str]] = [

@@ -303,6 +303,13 @@ def apply_rules(text: str, language: Language, actions: Sequence[Rule], sandbox:
     return text
 
 
+def apply_options(text: str, language: Language, options: Sequence[Option], sandbox: Sandbox) -> list[str]:
+    """Return `text` after each of some options alone."""
+    results = sandbox.apply_many(text, language, [option.actions[0] for option in options]) if options else []
+    texts = [normalize_blank_lines(text, ensure_decided(result)) for result in results]
+    return [apply_rules(own, language, option.actions[1:], sandbox) for own, option in zip(texts, options, strict=True)]
+
+
 def _list_edits(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[_Edit]:
     """Yield what a rule writes, with brackets where operators need them, in lines that are broken as they were."""
     precedence, is_of_parameters = Precedence(text, action, language), "parameters" in str(rule_of(action)["rule"])
