@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.codemod.canonical import list_required_words
+from graftline.astgrep.action import rule_of
+from graftline.codemod.canonical import list_required_words, words_of
 from graftline.codemod.line_changes import list_changed_lines
 from graftline.codemod.migration.places import has_word
 from graftline.codemod.rule_file import FileRule
@@ -19,6 +20,7 @@ from graftline.core.text_diff import pluralize
 from graftline.sandbox.base import Sandbox
 
 _LISTED = 3
+_PLAIN, _ESCAPE = re.compile(r"\^((?:\w|\\[^\w\s])+)\$"), re.compile(r"\\(.)")
 _LAYOUT = re.compile(r"\s+|,(?=\s*[)\]}])")
 Location = tuple[Path, int]
 """A file and a line of it, from 1."""
@@ -60,7 +62,9 @@ def measure_reach(
 
     Lines that only follow, such as imports, are no lines of the change here.
     """
-    required = [(rule.language, list_required_words(rule.action, rule.language)) for rule in rules]
+    required = [
+        (rule.language, list_required_words(rule.action, rule.language) | _list_plain_words(rule)) for rule in rules
+    ]
     likely = (
         file
         for file in files
@@ -72,6 +76,12 @@ def measure_reach(
     short_of = _list_unmet(targets, results, ids)
     short_of |= {location: None for location in _list_unlike(targets, results, ids)}
     return Reach(tuple(_list_unmet(results, targets, ids)), tuple(sorted(short_of)))
+
+
+def _list_plain_words(rule: FileRule) -> frozenset[str]:
+    """Return the words of what a rule matches where that is one text, as `a.b` by `^a\\.b$`."""
+    plain = _PLAIN.fullmatch(str(rule_of(rule.action)["rule"].get("regex")))
+    return words_of(_ESCAPE.sub(r"\1", plain[1])) if plain else frozenset()
 
 
 def _list_unmet(
