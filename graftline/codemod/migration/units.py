@@ -9,7 +9,7 @@ from typing import Literal
 from graftline.astgrep.binding import Language, is_safe
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site, apply_sites, common_ends
-from graftline.codemod.hunks import split_into_hunks
+from graftline.codemod.hunks import MAX_CHANGED_LINES, MAX_LINES, split_into_hunks
 from graftline.codemod.migration.imports import read_imports
 from graftline.codemod.migration.surroundings import find_covering_chain
 from graftline.core.errors import DataError
@@ -78,9 +78,14 @@ def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], lis
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
+    demonstrations = list(demonstrations)
     units = list(_split(demonstrations))
     if not units:
-        raise DataError("demonstrations: show no edit that is small enough and parses; show one function or statement")
+        paths = ", ".join(sorted({shown.path for shown in demonstrations})[:3]) or "demonstrations"
+        raise DataError(
+            f"{paths}: show no edit that is small enough and parses: of at most {MAX_CHANGED_LINES} lines, in a statement or"
+            f" function of at most {MAX_LINES}; make the edit in a shorter one"
+        )
     roles = [_role_of(unit) for unit in units]
     leading = [unit for unit, role in zip(units, roles, strict=True) if role == "code"]
     if not leading:
