@@ -19,7 +19,7 @@ from graftline.codemod.line_changes import list_changed_lines
 from graftline.codemod.migration.generalize import Ask, ProposedRule, generalize
 from graftline.codemod.migration.imports import list_import_lines
 from graftline.codemod.migration.units import Demonstration
-from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
+from graftline.codemod.review import Accepts, ChangedPlace, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule, assign_ids
 from graftline.codemod.source_files import RewrittenFile, SourceFile
 from graftline.codemod.token_changes import find_contradictions
@@ -106,7 +106,7 @@ def rewrite_accepted(
     def list_imports(side: int) -> frozenset[int]:
         return list_import_lines(sides[side], file.language)
 
-    pieces, places, has_edits, has_rejected = list[str](), list[Place](), False, False
+    pieces, places, has_edits, has_rejected = list[str](), list[ChangedPlace](), False, False
     held_back: list[tuple[int, str]] = []
     position = 0
     for start, end, new_start, new_end in list_changed_lines(old, new):
@@ -122,7 +122,7 @@ def rewrite_accepted(
         rule = None if is_import else _find_rule(before, after, file.language, rules)
         kind, words = (rule.id, list_words(rule.action)) if rule else (IMPORTS, frozenset[str]())
         shape = shape_of(before, after, words) if rule else IMPORTS
-        place = Place(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape)
+        place = ChangedPlace(kind, file.path, start + 1, before.rstrip("\n"), after.rstrip("\n"), shape)
         is_accepted = accepts(kind, place.shape)
         has_edits = has_edits or kind != IMPORTS
         has_rejected = has_rejected or not (is_accepted or is_import)

@@ -22,7 +22,7 @@ _FUNCTIONS = re.compile(
 )
 _BODIES = frozenset(("module", "program", "block", "statement_block", "class_body", "constructor_body"))
 
-Unit = Literal["statement", "function"]
+UnitKind = Literal["statement", "function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _Range(NamedTuple):
 
 
 def split_into_hunks(
-    before: str, after: str, language: Language, units: Sequence[Unit] = ("function", "statement")
+    before: str, after: str, language: Language, units: Sequence[UnitKind] = ("function", "statement")
 ) -> list[Hunk]:
     """Return the changes between two texts that are small enough, each in the first of `units` that makes a small text.
 
@@ -116,7 +116,7 @@ class _Lines:
             end -= 1
         return bisect_right(self._starts, node.start) - 1, bisect_right(self._starts, max(end - 1, node.start))
 
-    def around(self, start: int, end: int, unit: Unit) -> tuple[int, int]:
+    def around(self, start: int, end: int, unit: UnitKind) -> tuple[int, int]:
         """Return the lines of the smallest unit that has lines `start` to `end`, or those lines if there is none."""
         node, functions = self.tree.root, list[Node]()
         body = node
@@ -170,7 +170,9 @@ def _compare_lines(old: Sequence[str], new: Sequence[str]) -> list[_Range]:
     return [_Range(*(front + line for line in lines)) for tag, *lines in opcodes if tag != "equal"]
 
 
-def _grow_to_units(change: _Range, changes: Sequence[_Range], old: _Lines, new: _Lines, unit: Unit) -> _Range | None:
+def _grow_to_units(
+    change: _Range, changes: Sequence[_Range], old: _Lines, new: _Lines, unit: UnitKind
+) -> _Range | None:
     """Return the lines around `change` that are whole units on both sides; None if they grow beyond bounds."""
     area = change
     mirrored = [other.mirror() for other in changes]

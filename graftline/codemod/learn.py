@@ -10,7 +10,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import canonicalize
 from graftline.codemod.equality import Level, normalize_blank_lines
-from graftline.codemod.hunks import Unit, find_statement, split_into_hunks
+from graftline.codemod.hunks import UnitKind, find_statement, split_into_hunks
 from graftline.codemod.induce import ScoredAction, Unsolved, induce
 from graftline.codemod.induce_many import induce_many
 from graftline.codemod.rule_file import Example, FileRule, assign_ids, format_rules
@@ -133,7 +133,7 @@ def extract_example(
     before: str, after: str, action: PatternAction | RuleAction, language: Language, sandbox: Sandbox, source: str = ""
 ) -> Example | None:
     """Return the smallest part of the change from `before` to `after` that `action` makes just so; None without one."""
-    units: tuple[Unit, ...] = ("statement", "function")
+    units: tuple[UnitKind, ...] = ("statement", "function")
     hunks = [hunk for unit in units for hunk in split_into_hunks(before, after, language, (unit,))]
     parts = [*((hunk.before, hunk.after) for hunk in hunks), (before, after)]
     short = [part for part in parts if max(map(len, part)) <= MAX_CHARACTERS]

@@ -33,7 +33,7 @@ _MAX_SHAPE, _MAX_EDIT = 120, 40
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChangedPlace:
     """A place that a rule changes."""
 
     rule: str
@@ -71,7 +71,7 @@ class PlaceGroup:
     id: str
     """The rule and the number of the group, as `get-to-fetch/2`; a part of it is `get-to-fetch/2.1`. Numbers are as shown."""
     rule: str
-    places: tuple[Place, ...]
+    places: tuple[ChangedPlace, ...]
     is_rare: bool
     parts: "tuple[PlaceGroup, ...]" = ()
     """The places of each shape by themselves, the most frequent first; none where all have one shape."""
@@ -82,7 +82,7 @@ class PlaceGroup:
         return min((place.edit for place in self.typical), key=lambda edit: (len(edit), edit))
 
     @property
-    def typical(self) -> tuple[Place, ...]:
+    def typical(self) -> tuple[ChangedPlace, ...]:
         """A few places of different files, where there are some."""
         by_file = {place.path: place for place in reversed(self.places)}
         repeated = [place for place in self.places if by_file[place.path] is not place]
@@ -128,9 +128,9 @@ def _generalize(text: str, words: frozenset[str]) -> str:
     return _TOKEN.sub(replace, text)
 
 
-def group_places(places: Iterable[Place], rules: Sequence[FileRule]) -> list[PlaceGroup]:
+def group_places(places: Iterable[ChangedPlace], rules: Sequence[FileRule]) -> list[PlaceGroup]:
     """Return the groups of `places`: rule by rule, of each the rare places first; last, those of no rule."""
-    by_rule = defaultdict[str, list[Place]](list)
+    by_rule = defaultdict[str, list[ChangedPlace]](list)
     for place in places:
         by_rule[place.rule].append(place)
     groups, by_id = [], {rule.id: rule for rule in rules}
@@ -146,9 +146,9 @@ def group_places(places: Iterable[Place], rules: Sequence[FileRule]) -> list[Pla
     return groups
 
 
-def _divide(group: str, places: Sequence[Place], is_rare: bool) -> tuple[PlaceGroup, ...]:
+def _divide(group: str, places: Sequence[ChangedPlace], is_rare: bool) -> tuple[PlaceGroup, ...]:
     """Return the parts of a group."""
-    by_shape = defaultdict[str, list[Place]](list)
+    by_shape = defaultdict[str, list[ChangedPlace]](list)
     for place in places:
         by_shape[place.shape].append(place)
     if len(by_shape) == 1:
@@ -161,7 +161,7 @@ def _divide(group: str, places: Sequence[Place], is_rare: bool) -> tuple[PlaceGr
     )
 
 
-def _find_rare_shapes(places: Sequence[Place], rule: FileRule | None) -> set[str]:
+def _find_rare_shapes(places: Sequence[ChangedPlace], rule: FileRule | None) -> set[str]:
     counts = Counter(place.shape for place in places)
     words = list_words(rule.action) if rule else frozenset[str]()
     shown = {shape_of(example.before, example.after, words) for example in rule.examples} if rule else set[str]()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from graftline.codemod.review import Place, PlaceGroup
+from graftline.codemod.review import ChangedPlace, PlaceGroup
 from graftline.core.text_diff import escape_controls, pluralize
 
 MAX_PLACES = 200
@@ -106,7 +106,7 @@ def _list_places(group: PlaceGroup, title: str, count: int = MAX_PLACES) -> str:
     return f"{''.join(map(_place, first))}<details><summary>{title}</summary>{shown}{note}</details>\n"
 
 
-def _place(place: Place) -> str:
+def _place(place: ChangedPlace) -> str:
     classes = {"-": "del", "+": "ins"}
     shown = "".join(
         f'<span class="{classes.get(line[:1], "")}">{escape(escape_controls(line.rstrip(chr(10))))}</span>\n'

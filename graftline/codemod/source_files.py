@@ -15,7 +15,7 @@ from pathlib import Path
 from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
 from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
-from graftline.codemod.review import Accepts, Place, accept_all, list_words, shape_of
+from graftline.codemod.review import Accepts, ChangedPlace, accept_all, list_words, shape_of
 from graftline.codemod.rule_file import FileRule
 from graftline.core.errors import DataError
 from graftline.core.record import sync
@@ -239,7 +239,7 @@ class RewrittenFile:
     file: SourceFile
     text: str
     """As it was where there is a fault."""
-    places: tuple[Place, ...] = ()
+    places: tuple[ChangedPlace, ...] = ()
     """What the rules changed, rule by rule."""
     fault: str = ""
     """Why it could not be rewritten."""
@@ -297,7 +297,7 @@ def _rewrite(
     file: SourceFile, answers: Sequence[tuple[FileRule, SandboxResult]], sandbox: Sandbox, accepts: Accepts
 ) -> RewrittenFile:
     """Return what rules make of a file, one after the other; `answers` are what each on its own does to it."""
-    text, places = file.text, list[Place]()
+    text, places = file.text, list[ChangedPlace]()
     for rule, answer in answers:
         words = list_words(rule.action)
         is_first = text == file.text  # mostly no other rule was there before
@@ -322,13 +322,13 @@ def _keep_line_breaks(match: Match, text: str, language: Language) -> Match:
     return match if new is None else replace(match, replacement=new)
 
 
-def _place_of(match: Match, text: str, rule: str, path: Path, shape: str) -> Place:
+def _place_of(match: Match, text: str, rule: str, path: Path, shape: str) -> ChangedPlace:
     start = text.rfind("\n", 0, match.start) + 1
     end = text.find("\n", match.end)
     head, tail = text[start : match.start], text[match.end : len(text) if end < 0 else end]
     matched = text[match.start : match.end]
     line = text.count("\n", 0, match.start) + 1
-    return Place(rule, path, line, head + matched + tail, head + match.replacement + tail, shape)
+    return ChangedPlace(rule, path, line, head + matched + tail, head + match.replacement + tail, shape)
 
 
 def _accept(rule: FileRule, result: SandboxResult) -> SandboxResult:
