@@ -83,7 +83,7 @@ def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], lis
     if not units:
         paths = ", ".join(sorted({shown.path for shown in demonstrations})[:3]) or "demonstrations"
         raise DataError(
-            f"{paths}: show no edit that is small enough and parses: of at most {MAX_CHANGED_LINES} lines, in a statement or"
+            f"{paths}: shows no edit that is small enough and parses: of at most {MAX_CHANGED_LINES} lines, in a statement or"
             f" function of at most {MAX_LINES}; make the edit in a shorter one"
         )
     roles = [_role_of(unit) for unit in units]

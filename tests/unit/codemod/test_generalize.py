@@ -174,8 +174,8 @@ def test_a_place_that_is_refused_stays_as_it_is():
     ("path", "before", "after", "message"),
     [
         ("m.rs", "a", "b", "m.rs: its name says no language"),
-        ("m.py", "x = 1\n", "x = 1\n", "demonstrations: show no edit"),
-        ("m.py", "x = (\n", "x = ((\n", "demonstrations: show no edit"),
+        ("m.py", "x = 1\n", "x = 1\n", "m.py: shows no edit"),
+        ("m.py", "x = (\n", "x = ((\n", "m.py: shows no edit"),
     ],
 )
 def test_what_shows_nothing_is_refused(path, before, after, message):
