@@ -145,7 +145,7 @@ def test_a_fault_of_a_recipe_is_said_without_a_traceback(root: Path, instance: d
     [failure] = materialize(instance, partition_key="tiny").get_step_failure_events()
     said = failure.step_failure_data.user_failure_data
     assert said is not None
-    assert "prompt 'huge' is unknown; known: brief, example, example_shots, large, small" in str(said.description)
+    assert "prompt 'huge' is unknown; known: brief, edit, edit_shots, example, example_shots, " in str(said.description)
 
 
 def test_a_range_in_the_wrong_order_fails_instead_of_doing_nothing(root: Path, instance: dg.DagsterInstance) -> None:
@@ -198,7 +198,7 @@ def test_a_run_that_fails_ends_the_command_with_its_cause_as_the_last_line(root:
     assert completed.returncode == 1
     last = completed.stderr.splitlines()[-1]
     assert last.startswith("error: sft_dataset: ")
-    assert "prompt 'huge' is unknown; known: brief, example, example_shots, large, small" in last
+    assert "prompt 'huge' is unknown; known: brief, edit, edit_shots, example, example_shots, " in last
     # what comes after a run that failed is left for when it is mended
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert [run.tags["dagster/partition"] for run in instance.get_runs()] == ["tiny"]

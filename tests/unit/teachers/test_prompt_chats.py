@@ -135,9 +135,13 @@ def test_the_prompts_of_the_checkout_show_answers_that_they_ask_for(checkout: Pa
     shown = [
         fits_format(Answer(shot.think, shot.action, shot.state_update, True), settings.answer)
         for settings in found.prompts.values()
+        if settings.answer.layout != "code"
         for shot in found.shots
     ]
-    names = ["brief", "example", "example_shots", "large", "small"]
+    # the others show the code after the change
+    code = load_prompt(checkout / "configs", "edit_shots").chat(TASK, TASK.before, State())
+    shown += [shot.after in answer.content for shot, answer in zip(found.shots, code[2::2], strict=True)]
+    names = ["brief", "edit", "edit_shots", "example", "example_shots", "large", "small"]
     assert (sorted(found.prompts), all(shown), len(found.shots)) == (names, True, 3)
 
 
@@ -145,7 +149,7 @@ def test_a_prompt_is_loaded_by_its_name(checkout: Path) -> None:
     configs = checkout / "configs"
     assert load_prompt(configs, "small").settings.answer.layout == "json"
     with pytest.raises(
-        ConfigError, match=r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, example, example_shots"
+        ConfigError, match=r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, edit, edit_shots, example, "
     ):
         load_prompt(configs, "huge")
 
@@ -168,7 +172,8 @@ def test_shots_of_the_file_are_left_out_where_a_prompt_wants_none(checkout: Path
     # a system prompt, a question and an answer for each shot, and the question
     with_shots = 1 + 2 * 3 + 1
     assert {name: len(chat) for name, chat in chats.items()} == {
-        "brief": 1, "example": 1, "example_shots": with_shots, "large": with_shots, "small": with_shots,
+        "brief": 1, "edit": 1, "edit_shots": with_shots, "example": 1, "example_shots": with_shots, "large": with_shots,
+        "small": with_shots,
     }  # fmt: skip
 
 
