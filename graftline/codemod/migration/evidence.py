@@ -68,6 +68,10 @@ def weigh_evidence(
                 replace(o, support=o.support + len(fit.fixed), contradictions=o.contradictions + fit.wrong)
                 for o, fit in zip(chosen, fits, strict=True)
             ]
+            if any(fit.fixed for fit in fits):
+                chosen = [
+                    o if fit.fixed else replace(o, missed=o.missed + 1) for o, fit in zip(chosen, fits, strict=True)
+                ]
             places.append((unit, other, frozenset[int]().union(*(fit.fixed for fit in fits))))
     chosen = [option for option in chosen if option.contradictions * _LEAST_RIGHT <= option.support]
     chosen = [option for option in chosen if not option.guesses] or chosen
@@ -87,13 +91,18 @@ def weigh_evidence(
         if (place := _place_of(unit, other.sites[n])) is not None
     ]
     guarded = list(_guard_options(chosen, change, sandbox, follows_shown))
-    explained = {id(unit) for unit, _, numbers in places if numbers}
-    remaining = [(unit, other.code_sites[0]) for unit, other in units if id(unit) not in explained and other.code_sites]
+    explained = {unit.before: numbers for unit, _, numbers in places}
+    remaining: list[tuple[Unit, Site]] = []
+    for unit, other in units:
+        if not (fixed := explained.get(unit.before, ())):
+            remaining += [(unit, own) for own in other.code_sites[:1]]
+        elif unit.before != focus.before:
+            remaining += [(unit, other.sites[number]) for number in _list_code_sites(other) if number not in fixed]
     counts_fixed = Counter(number for _, fit in pairs for number in fit.fixed)
     remaining += [(focus, change.sites[n]) for n in _list_code_sites(change) if counts_fixed[n] * 2 <= len(pairs)]
     further = {(unit.before[other.start : other.end], other.text) for unit, other in remaining}
     further.discard((focus.before[site.start : site.end], site.text))
-    return Evidence(guarded, traits, len(explained), len(further))
+    return Evidence(guarded, traits, sum(map(bool, explained.values())), len(further))
 
 
 def _place_of(unit: Unit, site: Site) -> Place | None:

@@ -29,7 +29,7 @@ from graftline.codemod.migration.option import KEYWORD_WORDS, Option, Rule
 from graftline.codemod.migration.options import generate_options
 from graftline.codemod.migration.places import OptionPlaces, Place, Repository, apply_rules, has_word, parses
 from graftline.codemod.migration.renamings import drop_qualifiers, read_renaming, rename_everywhere
-from graftline.codemod.migration.selection import Choice, Selection, select, weigh_choices
+from graftline.codemod.migration.selection import NOTHING, Choice, Selection, select, weigh_choices
 from graftline.codemod.migration.units import Demonstration, Unit, is_import, read_units
 from graftline.codemod.source_files import VENDORED
 from graftline.core.errors import DataError
@@ -38,7 +38,7 @@ from graftline.sandbox.base import Sandbox
 from graftline.sandbox.runner import language_of
 
 _MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
-_INCIDENTAL = 0.7
+_INCIDENTAL = 0.8
 """How likely an edit that one of several demonstrations shows beside what others show is meant for it alone."""
 
 
@@ -345,9 +345,12 @@ def _choose(
                 repository.traits_of(place for choice in choices for place in choice.places),
                 evidence.traits,
                 answer,
-                -(-questions // (1 + evidence.further)),  # as many for each other edit
-                _INCIDENTAL if evidence.units == 1 and shared and not shared & _words_of(focus, site) else 0.0,
+                -(-questions * evidence.units // (evidence.units + evidence.further)),  # others are for other edits
+                _INCIDENTAL
+                if evidence.units == 1 and shared and not shared & _words_of(focus, site)
+                else NOTHING / evidence.units,
                 interview.recall(choices),
+                is_last=not evidence.further,
             )
             support = evidence.units
             if follows_shown:

@@ -44,6 +44,8 @@ class Option:
     """Places of the edits shown that they put right."""
     contradictions: int = 0
     """Places there that they would change otherwise."""
+    missed: int = 0
+    """Edits shown that others of the same edit make, and they do not."""
 
     @property
     def written(self) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """Which of several rules that explain an edit is the one that was meant, and at which of its places.
 
-Every choice has a weight beforehand, from how its rules were made and what they would change. Places that the same
-choices have and whose traits are alike (`migration.traits`) are a group: an answer about one speaks for all, and for
-groups that share what sets it apart from places that are right. Asked is the question that promises most; taken is the
-choice, without the groups that answers speak against, which is expected to do most of the change at a precision of 0.9.
+Every choice has a weight beforehand, from how its rules were made, what they would change, and which of the edits shown
+they make. An answer counts for a choice by what was to be expected after those before it. Places that the same choices
+have and whose traits are alike (`migration.traits`) are a group: an answer about one speaks for all, and for groups that
+share what sets it apart from places that are right. Asked is the question that promises most; taken is the choice,
+without the groups that answers speak against, which is expected to do most of the change at a precision of 0.9.
 If none is expected to, nothing is done.
 """
 
@@ -45,13 +46,15 @@ _UNASKED = 2.5
 _DISTINCTIVE, _UNLIKE_SHARE = ("removed", "callee", "receiver"), 0.15
 """How much a no counts for places that share one of these traits with a right one, if the refused place does not."""
 _LEAST_LIKELY = 0.5
+NOTHING = 0.08
+"""How likely no place but the one that is shown is meant."""
 _PRECISION, _WIDTH = 0.85, 0.04
 """Expected precision at which a choice is as likely as not to reach 0.9, and how fast that changes."""
 _LOSS = 0.35
 """What a change at a lower precision costs, where all of a change is worth 1."""
 _MORE_LOSS, _FEW_PLACES = 0.25, 30
 """How much more it costs for each time that e times as many places are changed, beyond so many, where nobody answers."""
-_LEAST_BELIEF, _LEAST_GAIN, _LEAST_DOUBT = 0.01, 0.01, 0.01
+_LEAST_BELIEF, _LEAST_GAIN, _LEAST_DOUBT = 0.01, 0.01, 0.003
 _MAX_QUESTIONS_TRIED, _MAX_TRIED_ALIKE = 10, 4
 _LEAST_ANSWERS, _LEAST_PLACES = 3, 4
 """Answers about places of what is taken, one for so many places at most."""
@@ -109,8 +112,8 @@ class _State:
     """What is believed after some answers."""
 
     groups: Sequence[_Group]
-    prior: Sequence[float]
-    """Of each choice, and last of none of them."""
+    beliefs: Sequence[float]
+    """How likely each choice is the one that is meant; the last: none is."""
     shown: Sequence[Traits]
     """Of the places that were shown."""
     answers: tuple[tuple[_Group, bool], ...] = ()
@@ -119,20 +122,26 @@ class _State:
 
     def after(self, group: _Group, is_right: bool) -> "_State":
         """Return the state with one more answer."""
-        return _State(self.groups, self.prior, self.shown, (*self.answers, (group, is_right)), self.more_loss)
+        shares = self._expect(group, is_right)
+        weights = [
+            belief * (share if is_right else 1 - share) for belief, share in zip(self.beliefs, shares, strict=True)
+        ]
+        answers = (*self.answers, (group, is_right))
+        beliefs = [weight / sum(weights) for weight in weights]
+        return _State(self.groups, beliefs, self.shown, answers, self.more_loss)
 
-    @cached_property
-    def beliefs(self) -> list[float]:
-        """How likely each choice is the one that is meant; the last: none is."""
-        weights = list(self.prior)
-        for group, is_right in self.answers:
-            # a place unlike those that are right is refused more easily
-            inside = min(_YES_INSIDE, _share(math.log(_RIGHT / _WRONG) - self.unlike(group)))
-            for number in range(len(weights)):
-                is_own = number in group.choices or (is_right and number in group.parts)
-                share = inside if is_own else _YES_OUTSIDE
-                weights[number] *= share if is_right else 1 - share
-        return [weight / sum(weights) for weight in weights]
+    def _expect(self, group: _Group, is_right: bool) -> list[float]:
+        """Return how likely a yes is at a place of `group`, by the choice that is meant."""
+        number_of = self.groups.index(group)
+        # a place unlike those that are right, or like those that are not, is refused more easily
+        first = min(_YES_INSIDE, _share(math.log(_RIGHT / _WRONG) - self.unlike(group)))
+        shares = list[float]()
+        for number in range(len(self.beliefs)):
+            if number in group.choices:
+                shares.append(min(_YES_INSIDE, self.odds[number][number_of]) if number in self.odds else first)
+            else:
+                shares.append(first if is_right and number in group.parts else _YES_OUTSIDE)
+        return shares
 
     @cached_property
     def good(self) -> dict[str, set[str]]:
@@ -233,24 +242,25 @@ def select(
     shown: Sequence[Traits],
     answer: Callable[[Place], bool | None] | None,
     max_questions: int,
-    incidental: float = 0.0,
+    incidental: float = NOTHING,
     memory: Mapping[Place, bool] = MappingProxyType({}),
+    is_last: bool = True,
 ) -> Selection:
     """Return the choice that is taken, after at most `max_questions` answers.
 
     `priors` are how likely choices are beforehand (`weigh_choices`), `traits` those of every place, `shown` of those
-    shown. `incidental` is how likely no place but those shown is meant, `memory` has answers that came before.
+    shown. `incidental` is how likely no place but those shown is meant, `memory` has answers that came before. Where it
+    `is_last`, doubts are asked about that hardly change what is taken; else those questions are for other edits.
     """
     tempered = [prior ** (_TEMPER if answer else 1) for prior in priors]
-    nothing = max(_NOTHING, incidental)
-    prior = [weight / sum(tempered) * (1 - nothing) for weight in tempered] + [nothing]
+    prior = [weight / sum(tempered) * (1 - incidental) for weight in tempered] + [incidental]
     similar = shown if answer else [{"module": row["module"]} for row in shown if "module" in row]
     state = _State(_group_places(choices, traits), prior, similar, (), 0.0 if answer else _MORE_LOSS)
     answers: dict[Place, bool | None] = {**memory}
     for place, own in [(place, group) for group in state.groups for place in group.places if place in memory]:
         state = state.after(own, memory[place])
     while answer is not None and len(answers) - len(memory) < max_questions:
-        group = _next_group(state, answers)
+        group = _next_group(state, answers, is_last)
         if group is None:
             break
         place = next(place for place in group.places if place not in answers)
@@ -308,7 +318,7 @@ def _find_parts(owners: Mapping[Place, set[int]]) -> dict[Place, frozenset[int]]
     return parts
 
 
-def _next_group(state: _State, answers: Mapping[Place, bool | None]) -> _Group | None:
+def _next_group(state: _State, answers: Mapping[Place, bool | None], is_last: bool) -> _Group | None:
     """Return the group of which a place is best asked about; None if no answer is likely to say anything."""
     doubts = sorted(
         (
@@ -332,10 +342,11 @@ def _next_group(state: _State, answers: Mapping[Place, bool | None]) -> _Group |
     if best[1] is None:  # what is taken is tried where it is least like what is right
         own = [group for group in (state.groups[g] for g in members) if any(p not in answers for p in group.places)]
         size = sum(len(state.groups[g].places) for g in members)
-        count = sum(any(g is state.groups[m] for m in members) for g, _ in state.answers)
+        # places that were shown are as good as answers
+        count = sum(any(g is state.groups[m] for m in members) for g, _ in state.answers) + len(state.shown) - 1
         if own and count < min(_LEAST_ANSWERS, size // _LEAST_PLACES):
             return max(own, key=lambda group: group.weight * (1 + state.unlike(group)))
-    return best[1] or _most_doubtful_group(state, [number for _, number in doubts])
+    return best[1] or (_most_doubtful_group(state, [number for _, number in doubts]) if is_last else None)
 
 
 def _most_doubtful_group(state: _State, open_groups: Sequence[int]) -> _Group | None:
@@ -345,9 +356,16 @@ def _most_doubtful_group(state: _State, open_groups: Sequence[int]) -> _Group | 
         regions.setdefault(state.groups[number].choices, []).append(number)
 
     def doubt(numbers: Sequence[int]) -> float:
-        return sum(len(state.groups[n].places) * state.yes[n] * (1 - state.yes[n]) for n in numbers)
+        # what none of the choices has is as likely right whatever is answered
+        shares = [(n, max(0.0, state.yes[n] - _share(_OUTSIDE))) for n in numbers]
+        return sum(len(state.groups[n].places) * share * (1 - share) for n, share in shares)
 
-    region = max(regions.values(), key=doubt, default=[])
+    answered = Counter(group.choices for group, _ in state.answers)
+
+    def gain(numbers: Sequence[int]) -> float:
+        return doubt(numbers) / float((1 + answered[state.groups[numbers[0]].choices]) ** 2)
+
+    region = max(regions.values(), key=gain, default=[])
     total = sum(len(group.places) * share for group, share in zip(state.groups, state.yes, strict=True))
     if not region or doubt(region) < _LEAST_DOUBT * total:
         return None
@@ -402,6 +420,7 @@ def weigh(choice: Choice, choices: Sequence[Choice], change: Change, site: Site,
     row["background"] = math.log1p(min(_background(option, change.language) for option in choice.options[:2]))
     row["support"] = math.log(max(option.support for option in choice.options))
     row["contradictions"] = float(min(option.contradictions for option in choice.options))
+    row["missed"] = float(min(option.missed for option in choice.options))
     removed = words_of(change.before.text[site.start : site.end])
     quoted = frozenset.intersection(*(option.words for option in choice.options)) - removed
     instructed = {word.lower() for word in words_of(instruction)}
@@ -415,7 +434,6 @@ def _background(option: Option, language: Language) -> int:
     return sum(background.hits(rule_of(action), language, option.words) for action in option.actions)
 
 
-_NOTHING = 0.08
 WEIGHTS: Mapping[str, float] = {
     **{
         "name-any": 0.4,
@@ -438,7 +456,7 @@ WEIGHTS: Mapping[str, float] = {
         "example-any": -0.2,
     },
     **{"places": 0.1, "none": -2.1, "few": -0.9, "share": -0.2, "larger": -0.9, "smaller": 0.3, "ways": 0.9},
-    **{"support": 3.5, "contradictions": -1.0},
+    **{"support": 3.5, "contradictions": -1.0, "missed": -3.5},
     **{"background": -1.3, "quoted": -0.7, "quoted-said": 0.8, "said": 0.1, "told": 2.0},
 }
 """Of the features of `weigh`: those of the expected gain on edits of commits (`benchmarks.migrations`, the half that is

@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from graftline.astgrep.binding import Language, is_safe
+from graftline.codemod.canonical import words_of
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site, apply_sites, common_ends
 from graftline.codemod.hunks import MAX_CHANGED_LINES, MAX_LINES, split_into_hunks
@@ -91,9 +92,12 @@ def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], lis
     if not leading:
         quoted = [quote for unit in units if not is_import(unit) and (quote := _read_quote(unit)) is not None]
         return quoted or units, units if quoted else []
-    edits = [frozenset(_texts_of(unit)) for unit in leading]
+    edits = [frozenset(_edits_of(unit)) for unit in leading]
     counts = Counter(edit for own in edits for edit in own)
-    order = sorted(range(len(leading)), key=lambda n: -max((counts[edit] for edit in edits[n]), default=0))
+    # lines are broken anew where they are too long, and never joined: an edit in one line goes before others
+    breaks = [sum(site.text.count("\n") for site in unit.sites) for unit in leading]
+    most = [max((counts[edit] for edit in own), default=0) for own in edits]
+    order = sorted(range(len(leading)), key=lambda n: (-most[n], breaks[n]))
     return [leading[n] for n in order], [u for u, role in zip(units, roles, strict=True) if role == "follower"]
 
 
@@ -123,8 +127,12 @@ def strip_layout(text: str) -> str:
     return _COMMA.sub("", "".join(text.split()))
 
 
-def _texts_of(unit: Unit) -> Sequence[tuple[str, str]]:
-    return [(unit.before[site.start : site.end], site.text) for site in unit.sites]
+def _edits_of(unit: Unit) -> Iterator[tuple[object, object]]:
+    """Yield what the sites of a unit take away and write: their words, where they have any."""
+    for site in unit.sites:
+        old, new = unit.before[site.start : site.end], site.text
+        sides = words_of(old), words_of(new)
+        yield sides if any(sides) else (old, new)
 
 
 def _role_of(unit: Unit) -> Literal["code", "follower", "none"]:

@@ -268,6 +268,50 @@ def test_the_same_edit_in_another_layout_does_not_contradict():
     assert proposal.texts == {f"p{n}.py": f"warn(W{n}, level=2)\n" for n in range(5)}
 
 
+def test_a_rule_that_leaves_out_a_demonstration_is_not_taken_for_refusals_of_one_that_makes_all():
+    used, unused = (
+        "def f{n}(script, tmp{a}):\n    return script(tmp)\n",
+        "def f{n}(script, tmp{a}):\n    return script()\n",
+    )
+    shown = {
+        f"tests/m{n}.py": (f"def f({old}):\n    return script()\n", f"def f({new}):\n    return script()\n")
+        for n, (old, new) in enumerate(
+            [("script, tmp, a", "script, a"), ("script, tmp", "script"), ("script, tmp, b", "script, b")]
+        )
+    }
+    files = {f"tests/{n}.py": used.format(n=n, a="") for n in range(9)}
+    targets = {f"tests/v{n}{a}.py": unused.format(n=n, a=a) for n in range(4) for a in ("", ", a")}
+    proposal = _follow(shown, files | targets, lambda question: "script(tmp)" not in question.text)
+    assert proposal.texts == {path: text.replace(", tmp", "") for path, text in targets.items()}
+
+
+def test_of_one_edit_in_several_layouts_that_of_the_fewest_lines_is_written():
+    shown = {
+        "m.js": ("s.over(a, b.c)\n", "s.over(a, b.c, {\n  only: true\n})\n"),
+        "n.js": ("s.over(d, e)\n", "s.over(d, e, { only: true })\n"),
+    }
+    files = {f"o{n}.js": f"s.over(x{n}, y)\n" for n in range(5)}
+    assert _follow(shown, files).texts == {f"o{n}.js": f"s.over(x{n}, y, {{ only: true }})\n" for n in range(5)}
+
+
+def test_demonstrations_that_are_alike_share_all_questions():
+    shown = {f"m{n}.js": ("import path from 'path'\n", "import path from 'node:path'\n") for n in range(3)}
+    files = {f"n{n}.js": f"import {name} from '{name}'\n" for n, name in enumerate(["path", "fs", "fs"] * 9)}
+    proposal = _follow(shown, files, lambda _: True, "use node prefix")
+    assert proposal.texts == {path: text.replace("from '", "from 'node:") for path, text in files.items()}
+    assert proposal.questions > 3
+
+
+def test_questions_are_kept_for_the_other_edit_of_a_demonstration():
+    shown = {
+        f"m{n}.py": (f"t = d.join('{n}')\nt.write(x)\n", f"t = d.joinpath('{n}')\nt.write_text(x)\n") for n in range(2)
+    }
+    files = {f"n{n}.py": f"t = e{n}.join('a')\nt.write(y)\n" for n in range(20)}
+    asked: list[str] = []
+    _follow(shown, files, lambda question: asked.append(question.replacement) or True)
+    assert any("text" in replacement for replacement in asked)
+
+
 def test_places_of_the_same_edit_are_one():
     text = "x = self.env.doc\n"
     matches = [Match(4, 12, "self.env.current"), Match(4, 16, "self.env.current.doc"), Match(13, 16, "current.doc")]
@@ -334,6 +378,11 @@ _FURTHER = {
         ("warn('a', 'b',\n     Old1Warning)\n", "warn('a', 'b',\n     Old1Warning, level=2)\n"),
         {"n.py": ("warn(a, b, Old2Warning)\n", "warn(a, b, Old2Warning, level=2)\n"),
          "o.py": ("warn(a, b,\n     Old2Warning)\n", "warn(a, b,\n     Old2Warning, level=2)\n")},
+    ),
+    "operators-of-python": (
+        ("x = f(a < b and (c + 1) or c)\n", "x = f((c + 1) if a < b else c)\n"),
+        {f"n{n}.py": (f"y{n} = f({a} and {b} or {c})\n", f"y{n} = f({b} if {a} else {c})\n")
+         for n, (a, b, c) in enumerate([("d", "e", "g"), ("d.e", "f(1)", "''"), ("not d", "e", "2")])},
     ),
     "opposite-of-a-condition": (
         ("class A { boolean a = b.length() > 0; }\n", "class A { boolean a = !b.isEmpty(); }\n"),
