@@ -6,7 +6,7 @@ Never through a symbolic link. Which language a path is in is told by a function
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -262,10 +262,15 @@ def rewrite_files(
 
     Places that are not accepted stay. DataError if ast-grep refuses a rule.
     """
-    for file, answers in _apply_rules(files, rules, sandbox):
-        if any(result.verdict is not Verdict.NO_MATCH for _, result in answers):
-            rewritten = _rewrite(file, answers, sandbox, accepts)
-            if rewritten.fault or rewritten.text != file.text:
+    pending = _apply_rules(files, rules, sandbox)
+    while batch := list(islice(pending, _BATCH_FILES)):
+        matched = [
+            (file, {id(rule): result for rule, result in answers})
+            for file, answers in batch
+            if any(result.verdict is not Verdict.NO_MATCH for _, result in answers)
+        ]
+        for rewritten in _rewrite(matched, rules, sandbox, accepts):
+            if rewritten.fault or rewritten.text != rewritten.file.text:
                 yield rewritten
 
 
@@ -294,25 +299,38 @@ def _apply_rules(
 
 
 def _rewrite(
-    file: SourceFile, answers: Sequence[tuple[FileRule, SandboxResult]], sandbox: Sandbox, accepts: Accepts
-) -> RewrittenFile:
-    """Return what rules make of a file, one after the other; `answers` are what each on its own does to it."""
-    text, places = file.text, list[ChangedPlace]()
-    for rule, answer in answers:
-        words = list_words(rule.action)
-        is_first = text == file.text  # mostly no other rule was there before
-        result = answer if is_first else _accept(rule, *sandbox.apply_many(text, file.language, [rule.action]))
-        if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
-            fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
-            return RewrittenFile(file, file.text, fault=fault)
-        laid_out = [_keep_line_breaks(match, text, file.language) for match in result.matches]
-        shapes = {match: shape_of(text[match.start : match.end], match.replacement, words) for match in laid_out}
-        matches = [match for match in laid_out if accepts(rule.id, shapes[match])]
-        if matches != [*result.matches]:
-            result = replace_matches(text, matches, result.isolation)
-        places += [_place_of(match, text, rule.id, file.path, shapes[match]) for match in matches]
-        text = normalize_blank_lines(text, result)
-    return RewrittenFile(file, text, tuple(places))
+    matched: Sequence[tuple[SourceFile, Mapping[int, SandboxResult]]],
+    rules: Sequence[FileRule],
+    sandbox: Sandbox,
+    accepts: Accepts,
+) -> list[RewrittenFile]:
+    """Return what rules make of files, one after the other; beside each is what they do to it alone, by their `id`."""
+    rewritten = [RewrittenFile(file, file.text) for file, _ in matched]
+    for rule in rules:
+        own = [n for n, item in enumerate(rewritten) if item.file.language == rule.language and not item.fault]
+        # mostly no other rule was there before
+        changed = [n for n in own if rewritten[n].text != rewritten[n].file.text]
+        requests = [Request(rewritten[n].text, rule.language, (rule.action,)) for n in changed]
+        later = {n: _accept(rule, result) for n, [result] in zip(changed, sandbox.apply_each(requests), strict=True)}
+        for n in own:
+            result = later[n] if n in later else matched[n][1][id(rule)]
+            rewritten[n] = _follow_rule(rewritten[n], rule, result, accepts)
+    return rewritten
+
+
+def _follow_rule(item: RewrittenFile, rule: FileRule, result: SandboxResult, accepts: Accepts) -> RewrittenFile:
+    file, text = item.file, item.text
+    if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
+        fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
+        return RewrittenFile(file, file.text, fault=fault)
+    words = list_words(rule.action)
+    laid_out = [_keep_line_breaks(match, text, file.language) for match in result.matches]
+    shapes = {match: shape_of(text[match.start : match.end], match.replacement, words) for match in laid_out}
+    matches = [match for match in laid_out if accepts(rule.id, shapes[match])]
+    if matches != [*result.matches]:
+        result = replace_matches(text, matches, result.isolation)
+    places = [_place_of(match, text, rule.id, file.path, shapes[match]) for match in matches]
+    return RewrittenFile(file, normalize_blank_lines(text, result), (*item.places, *places))
 
 
 def _keep_line_breaks(match: Match, text: str, language: Language) -> Match:
