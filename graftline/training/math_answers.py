@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.core.errors import TrainingError
+from graftline.core.errors import TrainingError, install_command
 
 _MAX_DIGITS, _MAX_CHARACTERS = 40, 2_000
 _CPU_S, _MEMORY_BYTES, _WALL_S = 5, 2 << 30, 60.0
@@ -110,7 +110,7 @@ def _compare_expressions(pairs: Sequence[Pair]) -> list[bool]:
         except subprocess.TimeoutExpired as error:
             output, errors = error.stdout or b"", b""
         if b"ModuleNotFoundError" in errors:
-            raise TrainingError("math-verify is missing, which compares expressions; pip install 'graftline[training]'")
+            raise TrainingError(f"math-verify is missing, which compares expressions; {install_command('training')}")
         # the one that it was at when it ended is none that a machine works out
         verdicts += [line == b"True" for line in output.split()]
         if len(verdicts) < len(pairs):

@@ -2,7 +2,8 @@
 
 Every change of state is one call of `queue.lua` here beside, and may be repeated: a call whose answer was lost is sent
 again. All keys of a queue carry its name as hash tag, so that a cluster keeps them in one place. What the server keeps
-after it was killed or lost its power is decided by its append-only file (`appendonly yes`).
+after it was killed or lost its power is decided by its append-only file (`appendonly yes`): all with `appendfsync always`, all but up
+to two seconds with `everysec`, its default (https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/).
 """
 
 import logging

@@ -15,7 +15,8 @@ OpenQueue = Callable[..., RedisJobQueue]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path) as started:
+    # by default a server that is killed may forget up to two seconds, where its disk is slow
+    with RedisServer(tmp_path, "--appendfsync", "always") as started:
         yield started
 
 
