@@ -27,7 +27,7 @@ LANGUAGES: tuple[Language, ...] = ("python", *JAVASCRIPT, "java")
 MAX_SOURCE_CHARACTERS = 512 * 1024
 MAX_LINE_CHARACTERS = 10_000
 """The binding takes time in the square of a line's length; longer ones are minified or generated."""
-_SHORT_CHARACTERS = 48 * 1024
+_SHORT_CHARACTERS = 12 * 1024
 """Of texts up to this length more trees are kept."""
 MAX_DEPTH = 300
 """Levels of nesting; beyond it recursive algorithms, the matcher's own included, may overflow their stack."""
@@ -144,7 +144,7 @@ def outline_once(text: str, language: Language) -> Tree:
 
 
 _outline_short = lru_cache(maxsize=64)(outline)
-_outline_long = lru_cache(maxsize=8)(outline)
+_outline_long = lru_cache(maxsize=4)(outline)
 
 
 def matches(node: Node, rule: dict[str, Any]) -> bool:

@@ -395,7 +395,7 @@ def _parses(text: str, language: Language) -> bool:
     return True
 
 
-_short_parses, _long_parses = lru_cache(maxsize=2048)(_parses), lru_cache(maxsize=32)(_parses)
+_short_parses, _long_parses = lru_cache(maxsize=512)(_parses), lru_cache(maxsize=16)(_parses)
 
 
 def _list_outermost(places: Iterable[Place]) -> Iterator[Place]:
