@@ -48,6 +48,11 @@ def _shape(kind: str, marks: str, pattern: str, is_run: bool = False) -> _Shape:
     return _Shape(kind, tuple(marks.encode().split()), re.compile((start + pattern).encode()), is_run)
 
 
+_PRIVATE_KEY = _Shape(
+    "a private key",
+    (b"PRIVATE KEY",),
+    re.compile(rb"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"),
+)
 _SHAPES = (
     _shape("a key of a language model (sk-…)", "sk-", r"sk-[A-Za-z0-9_-]{16,512}", is_run=True),
     _shape("a key of Tinker (tml-…)", "tml-", r"tml-[A-Za-z0-9_-]{16,512}", is_run=True),
@@ -59,13 +64,14 @@ _SHAPES = (
     _shape("a key of Google (AIza…)", "AIza", r"AIza[A-Za-z0-9_-]{30,128}"),
     _shape("a token of Slack (xox…)", "xox", r"xox[abeoprs]-[A-Za-z0-9-]{10,255}"),
     _shape("a signed token (JWT)", "eyJ", r"eyJ[A-Za-z0-9_-]{8,8192}\.eyJ[A-Za-z0-9_-]{8,8192}\.[A-Za-z0-9_-]{8,2048}"),
-    _Shape(
-        "a private key",
-        (b"PRIVATE KEY",),
-        re.compile(rb"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"),
-    ),
+    _PRIVATE_KEY,
 )
-_WHOLE_KEY = re.compile(_SHAPES[-1].pattern.pattern + rb"[^-]{0,16384}(?:-----END [A-Z ]{0,64}-----)?")
+_ESCAPED = re.compile(rb"\\+([-.])")
+"""As regular expressions have them; the other signs of secrets need no escape."""
+_WHOLE_KEY = re.compile(
+    # the headers of a key have dashes; where none says that it ends, the first dash does
+    _PRIVATE_KEY.pattern.pattern + rb"(?:(?:(?!-----)[\s\S]){0,16384}-----END [A-Z0-9 ]{0,64}-----|[^-]{0,16384})"
+)
 _MARKS = re.compile(b"|".join(mark for shape in _SHAPES for mark in shape.marks))
 
 
@@ -152,11 +158,19 @@ def _as_utf8(content: bytes) -> bytes:
 
 
 def redact(text: str) -> str:
-    """Return `text` with `[secret]` in place of what has the shape of one; of a private key, of all of it."""
+    """Return `text` with `[secret]` in place of what has the shape of one; of a private key, of all of it.
+
+    One that stands in a regular expression, with escapes, is one as well.
+    """
     content = text.encode("utf-8", "surrogatepass")
-    if not _MARKS.search(content):
+    plain = _ESCAPED.sub(rb"\1", content)
+    if not _MARKS.search(plain):
         return text
     content = _WHOLE_KEY.sub(b"[secret]", content)
-    for secret in dict.fromkeys(match for _, _, match in _search(content)):
-        content = content.replace(secret, b"[secret]")
+    plain = _ESCAPED.sub(rb"\1", content)
+    if _PRIVATE_KEY.pattern.search(plain):
+        content = plain = _WHOLE_KEY.sub(b"[secret]", plain)
+    # the longest first: another one may be the beginning of it
+    for secret in sorted({match for _, _, match in (*_search(content), *_search(plain))}, key=len, reverse=True):
+        content = re.sub(re.sub(rb"\\([-.])", rb"\\\\*\\\1", re.escape(secret)), b"[secret]", content)
     return content.decode("utf-8", "surrogatepass")

@@ -1,11 +1,12 @@
 """What looks like a secret, told without its value."""
 
 import random
+import re
 import string
 
 import pytest
 
-from graftline.core.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
+from graftline.core.secret_finds import find_in_file, finds_in, is_secret_name, kind_of, redact
 
 ALPHABET = string.ascii_letters + string.digits
 
@@ -45,6 +46,24 @@ def test_a_secret_is_told_by_its_shape_alone_and_within_a_text(secret: str, kind
     escaped = f'{{"key": "first\\n{secret}"}}'
     assert [kind_of(secret), kind_of(line), kind_of(escaped)] == [kind] * 3
     assert find_in_file(line.encode(), "a.py") == f"a.py, line 2: holds {kind}"
+
+
+@pytest.mark.parametrize("secret", SECRETS, ids=range(len(SECRETS)))
+def test_a_secret_is_taken_out_of_code_and_of_regular_expressions(secret: str) -> None:
+    for text in (secret, re.escape(secret).replace("\\ ", " ")):
+        assert redact(f'first\nkey = "{text}"') in ('first\nkey = "[secret]"', 'first\nkey = "[secret]')
+
+
+def test_a_private_key_is_taken_out_with_its_headers_and_nothing_beside_it() -> None:
+    name, body = "RSA PRIVATE " + "KEY-----", letters(200)
+    key = f"-----BEGIN {name}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n{body}\n-----END {name}"
+    assert redact(f"a = 1\n{key}\nb - c\n") == "a = 1\n[secret]\nb - c\n"
+    assert redact(re.escape(key).replace("\\ ", " ")) == "[secret]"
+
+
+def test_of_two_secrets_that_begin_alike_nothing_is_left() -> None:
+    secret = "hf_" + letters(30)
+    assert redact(f"{secret} {secret}{letters(9, 8)}") == "[secret] [secret]"
 
 
 @pytest.mark.parametrize(
