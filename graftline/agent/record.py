@@ -25,6 +25,7 @@ from graftline.core.hashing import digest
 from graftline.core.record import write_atomically
 from graftline.core.secret_finds import redact
 from graftline.datasets.instruction_source import FIELDS
+from graftline.datasets.readers.recorded import UNDONE
 from graftline.rollouts.collect import grade_step
 from graftline.rollouts.reward import Reward, RewardWeights
 from graftline.rollouts.shards import ShardWriter, read_shards, sealed_shards
@@ -37,8 +38,6 @@ from graftline.sandbox.base import Sandbox
 DATASET = "recorded"
 """Of all tasks that users gave."""
 TEACHER = "agent"
-UNDONE = "undone"
-"""Cause of a reward that is none any more."""
 _MAX_FEEDBACK = 4_000
 
 

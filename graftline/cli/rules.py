@@ -24,7 +24,13 @@ from graftline.cli.options import (
     print_lines,
     print_table,
 )
-from graftline.cli.rules_printing import ask_for_groups, print_learned, print_mined, print_rewritten
+from graftline.cli.rules_printing import (
+    ask_for_groups,
+    describe_confidence,
+    print_learned,
+    print_mined,
+    print_rewritten,
+)
 from graftline.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -142,14 +148,18 @@ def undo(path: Path, as_json: bool) -> None:
     """Take back the newest `apply`, `follow` or `refactor` with `--write` that changed a file at or below PATH."""
     from graftline.codemod.writes import RECORDED, default_journals, undo_write
 
-    undone = undo_write(path, default_journals())
     recorded = 0
-    if undone.write.with_suffix(RECORDED).is_file():
-        from graftline.agent.record import mark_undone
 
-        recorded = mark_undone(undone.write)
+    def mark(journal: Path) -> None:
+        nonlocal recorded
+        if journal.with_suffix(RECORDED).is_file():
+            from graftline.agent.record import mark_undone
+
+            recorded = mark_undone(journal)
+
+    undone = undo_write(path, default_journals(), mark=mark)
     if as_json:
-        print_json({key: value for key, value in asdict(undone).items() if key != "write"})
+        print_json(asdict(undone))
     else:
         files = pluralize(len(undone.restored), "file")
         click.echo(f"{files} as before the write of {undone.at:%Y-%m-%d %H:%M:%S} UTC")
@@ -328,9 +338,8 @@ def write_review(
 
     words = {IMPORTS: ["what follows from the others"]}  # a rule of a file may have that id, too
     for rule in rules:
-        confidence = rule.facts.get("confidence")
-        likely = f" (confidence {confidence:.2f})" if isinstance(confidence, float) else ""
-        words[rule.id] = [f"{rule.message or summarize(rule.action)}{likely}", *explain(rule.action)]
+        summary = f"{rule.message or summarize(rule.action)}{describe_confidence(rule)}"
+        words[rule.id] = [summary, *explain(rule.action)]
     whole = [*command, *(part for name in result.rejected for part in ("--reject", name)), "--write"]
     replace_file(page, format_review(result.groups, words, whole, notes).encode())
     click.echo(f"review: {page}", err=True)

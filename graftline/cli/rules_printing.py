@@ -212,11 +212,16 @@ def _print_matches(matches: "Sequence[FileMatches]", has_searched: bool) -> None
 
 
 def describe_rule(rule: "FileRule") -> str:
-    """Return a rule in one line, with how likely it is that it is the one that is meant, where that is known."""
+    """Return a rule in one line, with its confidence."""
     from graftline.codemod.explain import summarize
 
+    return f"{rule.id}: {summarize(rule.action)}{describe_confidence(rule)}"
+
+
+def describe_confidence(rule: "FileRule") -> str:
+    """Return how likely it is that a rule is the one that is meant, as it is said after it; empty where that is not known."""
     confidence = rule.facts.get("confidence")
-    return f"{rule.id}: {summarize(rule.action)}{f' (confidence {confidence:.2f})' if confidence is not None else ''}"
+    return f" (confidence {confidence:.2f})" if isinstance(confidence, float) else ""
 
 
 def rule_as_dict(rule: "FileRule") -> dict[str, Any]:

@@ -8,7 +8,7 @@ afterwards. Of two that write at once one waits, and then finds what the other c
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -60,8 +60,6 @@ class Undone:
     """Files that somebody changed after the write, or removed; left alone."""
     journal: Path | None
     """Where the earlier texts of those are; None where there are none."""
-    write: Path
-    """What `write_files` returned of it."""
 
 
 def default_journals() -> Path:
@@ -100,8 +98,13 @@ def write_files(writes: Sequence[FileWrite], journals: Path, clock: Clock = utc_
     return journal
 
 
-def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undone:
+def undo_write(
+    below: Path, journals: Path, within: Path | None = None, mark: Callable[[Path], object] = lambda journal: None
+) -> Undone:
     """Take back the newest write that changed a file at or below `below`, in all its files.
+
+    `mark` is called with the journal that `write_files` returned when the files are as they were and the journal is
+    still there: where that is interrupted or fails, the next undo does both again.
 
     DataError if there is no such write, or it changed files that are not below `within`; RecordError if a journal is
     damaged.
@@ -122,7 +125,7 @@ def undo_write(below: Path, journals: Path, within: Path | None = None) -> Undon
                 raise DataError(
                     f"{below}: the newest write there changed files that are not below {top}; undo it from there"
                 )
-            return _restore(path)
+            return _restore(path, mark)
     raise refusal
 
 
@@ -168,7 +171,7 @@ def _write_journal(writes: Sequence[FileWrite], journals: Path, now: datetime) -
     return path
 
 
-def _restore(journal: Path) -> Undone:
+def _restore(journal: Path, mark: Callable[[Path], object] = lambda journal: None) -> Undone:
     """Make the files of `journal` what they were, but for those that somebody changed since."""
     restored, changed = list[Path](), list[Path]()
     process = journal.stem.rpartition("-")[2]
@@ -185,10 +188,11 @@ def _restore(journal: Path) -> Undone:
             continue
         replace_file(path, before, content)
         restored.append(path)
+    mark(journal)
     at = datetime.strptime(journal.name.partition("-")[0], _TIME)
     unfinished = journal.with_suffix(".left") if changed else None
     if unfinished is None:
         journal.unlink()
     else:
         journal.replace(unfinished)
-    return Undone(at, tuple(restored), tuple(changed), unfinished, journal)
+    return Undone(at, tuple(restored), tuple(changed), unfinished)

@@ -189,8 +189,7 @@ class RuleServer:
             # not in the process of a call: it is not to be ended in the middle
             with anyio.CancelScope(shield=True):
                 folder = resolve_path(self._root, path)
-                undone = await to_thread.run_sync(undo_write, folder, default_journals(), self._root)
-                await to_thread.run_sync(mark_undone, undone.write)
+                undone = await to_thread.run_sync(undo_write, folder, default_journals(), self._root, mark_undone)
             restored, changed = (
                 [file.relative_to(self._root).as_posix() for file in files]
                 for files in (undone.restored, undone.changed_since)

@@ -19,7 +19,7 @@ from graftline.datasets.formats import json_lines
 from graftline.datasets.ingest import parse_row
 from graftline.datasets.readers.base import RawRow, Source
 
-_UNDONE = "undone"
+UNDONE = "undone"
 """Cause of a reward that takes earlier ones back."""
 
 
@@ -70,7 +70,7 @@ def _read_decision(row: RawRow) -> str:
     if isinstance(parsed, Rejection):
         return ""
     reward = parsed.get("reward")
-    is_decided = isinstance(reward, dict) and (reward.get("value") is not None or reward.get("cause") == _UNDONE)
+    is_decided = isinstance(reward, dict) and (reward.get("value") is not None or reward.get("cause") == UNDONE)
     return str(parsed.get("task_id", "")) if is_decided else ""
 
 

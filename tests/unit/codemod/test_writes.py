@@ -42,6 +42,19 @@ def test_writes_are_taken_back_one_after_the_other(tmp_path: Path, journals: Pat
         undo_write(tmp_path, journals)
 
 
+def test_an_undo_that_is_interrupted_before_it_is_marked_is_done_again(tmp_path: Path, journals: Path) -> None:
+    def interrupt(journal: Path) -> None:
+        raise KeyboardInterrupt
+
+    made, marked = files(tmp_path / "a", 2), list[Path | None]()
+    journal = write_files(made, journals)
+    with pytest.raises(KeyboardInterrupt):
+        undo_write(tmp_path, journals, mark=interrupt)
+    assert texts(made) == [write.before for write in made]
+    assert undo_write(tmp_path, journals, mark=marked.append).restored == ()
+    assert marked == [journal]
+
+
 def test_where_one_file_cannot_be_written_none_is(tmp_path: Path, journals: Path) -> None:
     made = files(tmp_path / "a", 3)
     made[2].path.write_bytes(b"mine\n")
