@@ -21,7 +21,7 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, PoolSettings, load_fleet
 from graftline.llm.questions import fits_into, seed_of
-from graftline.rollouts.teachers.prompt import PROMPT_FILE, PROMPTS_FILE, Prompt, load_prompt, unpack_prompt
+from graftline.rollouts.teachers.prompt import PROMPT_FILE, Prompt, load_prompt, unpack_prompt
 
 _PATIENCE_S, _STALL_S = 10.0, 600.0
 """A person waits: servers that are not up are told of soon. One that works beside other programs may say nothing for long."""
@@ -148,9 +148,8 @@ def open_model(
 
     fleet_name, _, adapter = name.partition(":")
     fleet = load_fleet(configs, fleet_name)
-    names = adapter_names(fleet)
-    if adapter and adapter not in names:
-        listed = ", ".join(names) or "none"
+    if adapter and adapter not in fleet.adapter_folders:
+        listed = ", ".join(fleet.adapter_folders) or "none"
         raise ConfigError(
             f"{configs / 'vllm_actors.yaml'}: fleet {fleet_name!r} has no adapter {adapter!r}; it has {listed};"
             " name its folder in `adapters` of the fleet"
@@ -168,12 +167,11 @@ def find_edit_prompt(configs: Path, fleet: Fleet, adapter: str) -> Prompt | None
     That of an adapter lies in its folder, that of a whole model is named in its fleet. ConfigError where a file does not fit.
     """
     if not adapter:
-        if "prompt" not in fleet.model_fields_set and not (configs / PROMPTS_FILE).exists():
+        if "prompt" not in fleet.model_fields_set:
             return None  # a folder of one's own need not have prompts
         prompt = load_prompt(configs, fleet.prompt)
     else:
-        [folder] = [folder for folder in fleet.adapters if Path(folder).name == adapter]
-        path = configs.parent / folder / PROMPT_FILE
+        path = configs.parent / fleet.adapter_folders[adapter] / PROMPT_FILE
         if not path.is_file():  # of another version, or of others
             return None
         prompt = unpack_prompt(path)
@@ -196,11 +194,6 @@ def use_model(name: str, configs: Path, secrets: Secrets, answers: Path, limits:
         raise ActorError(f"model {name}: {error}; {advice}") from error
     finally:
         model.model.close()
-
-
-def adapter_names(fleet: Fleet) -> list[str]:
-    """Return the names of the adapters of a fleet, as requests call them."""
-    return [Path(folder).name for folder in fleet.adapters]
 
 
 def read_probability(first_tokens: Mapping[str, float], text: str) -> float | None:

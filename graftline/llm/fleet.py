@@ -139,13 +139,19 @@ class Fleet(Config):
     outputs: OutputTerms | None = None
     """On what terms the answers may be used."""
     prompt: str = Field(default="small", min_length=1)
-    """Of `configs/teacher_prompts.yaml`: by which the model is asked where a manifest names the fleet as its teacher."""
+    """Of `configs/teacher_prompts.yaml`: by which the model is asked where a manifest names the fleet as its teacher,
+    and by the agent where it asks for code."""
     actors: tuple[Actor, ...] = Field(min_length=1, max_length=256)
 
     @property
     def called(self) -> str:
         """The model as requests call it."""
         return self.served_name or self.model
+
+    @property
+    def adapter_folders(self) -> dict[str, str]:
+        """The folders of the adapters, by their names as requests call them."""
+        return {PurePath(folder).name: folder for folder in self.adapters}
 
     @property
     def prompt_and_answer_tokens(self) -> int:

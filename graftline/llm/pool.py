@@ -8,7 +8,6 @@ import asyncio
 import random
 from dataclasses import replace
 from http import HTTPStatus
-from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -51,7 +50,7 @@ class ActorPool:
         ]
         self._dispatcher = Dispatcher(self._members, self._settings.patience_s, self._report)
         self._watch = Watch(self._members, self._dispatcher, fleet.called, self._settings, self._chance)
-        self._adapters = {Path(folder).name: folder for folder in fleet.adapters}
+        self._adapters = fleet.adapter_folders
         self._loop: asyncio.AbstractEventLoop | None = None
         self._in_flight: set[asyncio.Timeout] = set()
         self._is_empty = asyncio.Event()

@@ -91,7 +91,7 @@ class Solvers:
                     by = {**asdict(settings_of(entry)), **by}
                     if own_prompt := self._edit_prompt(entry):
                         by["prompt_digest"] = own_prompt.digest()
-                if own := _own_adapter(fleet, entry.adapter):
+                if own := fleet.adapter_folders.get(entry.adapter):
                     by["adapter_digest"] = _folder_digest(self._paths.root / own)
                 return {**config_of_entry, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
             case TrainedEntry():
@@ -261,7 +261,7 @@ class Solvers:
                 return "" if entry.is_bare or entry.run else recipe
             case ActorsEntry(adapter=adapter) | AgentEntry(adapter=adapter):
                 fleet = load_fleet(self._paths.configs, entry.fleet)
-                return "" if _own_adapter(fleet, adapter) else adapter
+                return "" if adapter in fleet.adapter_folders else adapter
             case TeacherEntry() | DemonstrationsEntry() | SedEntry():
                 return ""
             case _:
@@ -280,11 +280,6 @@ def settings_of(entry: AgentEntry) -> Settings:
 
 def _prompt_of(entry: TrainedEntry, config: TinkerTrainingConfig) -> str:
     return entry.prompt or (config.data.prompt if config.data else _OF_TRAINED)
-
-
-def _own_adapter(fleet: Fleet, adapter: str) -> str:
-    """Return the folder of an adapter that is the fleet's own; empty where it is none of those."""
-    return next((folder for folder in fleet.adapters if folder.rstrip("/").rpartition("/")[2] == adapter), "")
 
 
 def _folder_digest(folder: Path) -> str:

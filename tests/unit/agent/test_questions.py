@@ -18,7 +18,7 @@ from graftline.llm.base import ChatAnswer, ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import load_fleet
 from graftline.llm.memory import MemoryChatModel, script_answers
-from graftline.rollouts.teachers.prompt import PROMPT_FILE, load_prompt, pack_prompt
+from graftline.rollouts.teachers.prompt import PROMPT_FILE, PROMPTS_FILE, load_prompt, pack_prompt
 
 TEXT = "a = 1\nb = get(url)\nc = get(\n    name)\nd = 4\ne = 5\n"
 PLACE = Question("app/b.py", TEXT.index("get(url"), TEXT.index("(url"), "fetch", TEXT)
@@ -123,6 +123,10 @@ def test_an_adapter_is_asked_as_it_was_trained_to_be(checkout: Path, tmp_path: P
         return find_edit_prompt(tmp_path / "configs", fleet, adapter)
 
     assert (find("rules"), find("foreign")) == (None, None)
+    # a fleet that names no prompt needs none, whatever prompts there are
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / PROMPTS_FILE).write_text(pack_prompt("mine", settings, ()), "utf-8")
+    assert (find(""), "prompt" in fleet.model_fields_set) == (None, False)
     [message] = edit_messages("Use `b`.", "a(1)\n", "python", "The file imports:\nimport a\n\n", find("edits"))
     assert (message.role, message.content) == ("user", "python: Use `b`.\na(1)\n")
     assert len(edit_messages("Use `b`.", "a(1)\n", "python")) > 1
