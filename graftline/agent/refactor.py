@@ -158,6 +158,8 @@ def refactor_files(
     proposal = _check(run, checker, outcome)
     if model is None or proposal.tests is None or proposal.tests.passed is not False:
         return proposal
+    if model.prompt is not None:  # it is asked about the code alone, and would answer the same
+        return proposal
     report("tests failed; the model is told once")
     again = Run(instruction, files, folder, sandbox, model, kept_paths, run.settings, report)
     outcome = _edit_places(again, places, f"the tests fail\n{proposal.tests.output[-600:]}")

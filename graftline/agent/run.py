@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from graftline.agent.check import CheckOutcome
 from graftline.agent.edits import PlaceEdit, digest_texts
 from graftline.agent.model import AgentModel
 from graftline.agent.proposal import Outcome, Proposal, Settings
@@ -13,7 +12,7 @@ from graftline.agent.ranking import SearchMemory
 from graftline.codemod.follow import FollowedEdit, count_places, follow_edit, rewrite_accepted
 from graftline.codemod.history import FileChange
 from graftline.codemod.learn import learn_rules
-from graftline.codemod.migration.generalize import generalize
+from graftline.codemod.migration.generalize import ADVICE, generalize
 from graftline.codemod.migration.places import parses
 from graftline.codemod.migration.units import Demonstration
 from graftline.codemod.rule_file import FileRule, assign_ids
@@ -21,8 +20,6 @@ from graftline.codemod.source_files import SourceFile
 from graftline.core.errors import DataError
 from graftline.rollouts.state.state import State
 from graftline.sandbox.base import Sandbox
-
-_ADVICE_TO_EDITORS = "answer questions, or edit one more place"
 
 
 @dataclass
@@ -83,8 +80,8 @@ class Run:
         for rewritten in followed.files:
             self.texts[rewritten.file.path.relative_to(self.folder).as_posix()] = rewritten.text
         self.rules += [rule for rule in followed.rules if rule.action not in [own.action for own in self.rules]]
-        # whom the engine could ask is nobody here
-        self.undone += [sentence.replace(_ADVICE_TO_EDITORS, "give an --example of it") for sentence in followed.undone]
+        # nobody is here whom the engine could ask
+        self.undone += [sentence.replace(ADVICE, "give an --example of it") for sentence in followed.undone]
         self.contradictions += followed.contradictions
         self.questions += followed.questions
 
@@ -105,7 +102,7 @@ class Run:
             changed = {}
         return digest_texts({path: edited, **changed})
 
-    def propose(self, outcome: Outcome, tests: CheckOutcome | None = None, skipped: str = "") -> Proposal:
+    def propose(self, outcome: Outcome) -> Proposal:
         """Return what it comes to."""
         for path, file in self.files.items():
             if (
@@ -126,7 +123,7 @@ class Run:
         rules = tuple(count_places(rule, changed) for rule in named)
         return Proposal(
             outcome, rules, tuple(changed), tuple(dict.fromkeys(self.undone)), tuple(dict.fromkeys(self.contradictions)),
-            tuple(self.edits), self.questions, tests, self.state, skipped,
+            tuple(self.edits), self.questions, state=self.state,
         )  # fmt: skip
 
 

@@ -166,7 +166,10 @@ def _record(
 
 
 def _look_at_tree(folder: Path, needs_clean: bool) -> None:
-    """Say where tracked files differ from the current commit; DataError where none may. No repository has none."""
+    """Say that tracked files below `folder` differ from the current commit; DataError where it `needs_clean`.
+
+    Nothing is said of a folder that is in no git repository.
+    """
     from graftline.repository import read_changes
 
     try:

@@ -37,6 +37,8 @@ from graftline.core.text_diff import pluralize
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.runner import language_of
 
+ADVICE = "answer questions, or edit one more place"
+"""For whoever edits by hand, where it is not clear what an edit means."""
 _MAX_STEPS, _MAX_SITES_TRIED, _MAX_OPTIONS = 12, 3, 60
 _INCIDENTAL = 0.8
 """How likely an edit that one of several demonstrations shows beside what others show is meant for it alone."""
@@ -135,7 +137,7 @@ def generalize(
         if not selection.is_sure:
             if selection.considered:
                 reason = f"{pluralize(selection.considered, 'place')} may be meant, and it is not clear which"
-                undone.append(f"{focus.path}: {reason}; answer questions, or edit one more place")
+                undone.append(f"{focus.path}: {reason}; {ADVICE}")
             else:
                 undone.append(f"{focus.path}: no other place looks like the edit")
             continue

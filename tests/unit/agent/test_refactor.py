@@ -23,6 +23,7 @@ from graftline.core.errors import DataError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.actions import MemorySandbox
 from graftline.sandbox.jail.open import JailConfig
 
@@ -236,7 +237,7 @@ def test_a_folder_without_source_code_is_refused_and_large_files_are_left_out(tm
         run(tmp_path / "nowhere")
 
 
-def test_tests_judge_the_change_in_a_copy(repository: Path, model: FakeModel) -> None:
+def test_tests_judge_the_change_in_a_copy(repository: Path, model: FakeModel, checkout: Path) -> None:
     jail = JailConfig(kind="subprocess", required_level="none")
     works = "test -f app/a.py && ! grep -rq 'obtain(' app"
     model.edits = [lambda code: code.replace("get(", "obtain(")]
@@ -245,7 +246,11 @@ def test_tests_judge_the_change_in_a_copy(repository: Path, model: FakeModel) ->
     assert (failing.tests.passed, failing.outcome) == (False, "changed")
     again = [r for r in model.model.model.requests if "An earlier try failed" in r.messages[-1].content]  # type: ignore[attr-defined]
     assert again
-    model.edits = [use_fetch]
+    # one that was trained to edit is shown the code alone: asked again, it would say the same
+    model.prompt, count = load_prompt(checkout / "configs", "edit_shots"), model.asked_edits
+    run(repository, model=model, tests=works, jail=jail, settings=Settings(attempts=1, places=1))
+    assert model.asked_edits == count + 1
+    model.prompt, model.edits = None, [use_fetch]
     passing = run(repository, "Call fetch() where get() is", model=model, tests=works, jail=jail)
     assert passing.tests is not None
     assert passing.tests.passed is True

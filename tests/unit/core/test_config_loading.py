@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from graftline.core.config import MAX_BYTES, Config, load_yaml
+from graftline.core.config import MAX_BYTES, Config, load_yaml, read_tree
 from graftline.core.errors import ConfigError
 
 
@@ -206,6 +206,12 @@ def test_what_is_no_file_is_named(tmp_path: Path, name: str, reason: str) -> Non
     with pytest.raises(ConfigError) as raised:
         load_yaml(tmp_path / name, Outer)
     assert str(raised.value) == f"{tmp_path / name}: cannot be read ({reason}); expected a YAML file"
+
+
+def test_nobody_is_given_what_another_one_changed(path: Path) -> None:
+    path.write_text("a: {b: [1]}\n", "utf-8")
+    read_tree(path, {"a.c": 2})["a"]["b"].append(3)
+    assert read_tree(path) == {"a": {"b": [1]}}
 
 
 def test_a_file_that_is_too_large_is_refused(path: Path) -> None:
