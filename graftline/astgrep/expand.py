@@ -9,7 +9,8 @@ What cannot be done exactly here raises `BeyondBindingError`, so that ast-grep's
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,25 +44,38 @@ class Source:
     text: str
     language: "Language"
     root: SgNode
-    _places: dict[str, list[SgNode]] = field(default_factory=dict)
-    """What parts of rules match, by the part as JSON."""
+    _places: dict[int, tuple[Mapping[str, Any], list[SgNode]]] = field(default_factory=dict)
+    """Rules, by their `id`, with all nodes that they may match."""
 
     def look_for(self, rules: Iterable[Mapping[str, Any]]) -> None:
         """Go through the text once for all places where one of many rules may match, which are then looked at alone.
 
-        The rules are those of `action.rule_of`, of which ast-grep refuses none. Nothing is written otherwise for it.
+        The rules are those of `action.rule_of`, of which ast-grep refuses none; others are not to be among them, for
+        without a place nothing refuses them. `replacements` of a rule are the same with and without this.
         """
-        parts = {json.dumps(part): part for rule in rules if (part := _decisive_part(rule["rule"]))}
-        nodes = _find_all(self.root, {"rule": {"any": [*parts.values()]}}) if parts else []
-        for key, part in parts.items():
+        pairs = [(rule, part) for rule in rules if (part := _decisive_part(rule["rule"]))]
+        parts = {json.dumps(part): part for _, part in pairs}
+        try:
+            nodes = _find_all(self.root, {"rule": {"any": [*parts.values()]}}) if parts else []
             are_few = len(nodes) * _CHARACTERS_OF_PLACE < len(self.text)
-            own = [node for node in nodes if node.matches(**part)] if are_few else _find_all(self.root, {"rule": part})
-            self._places[key] = own
+            places = {
+                key: [node for node in nodes if _matches(node, part)]
+                if are_few
+                else _find_all(self.root, {"rule": part})
+                for key, part in parts.items()
+            }
+        except InvalidActionError:  # ast-grep panics; `replacements` tells at which rule
+            return
+        self._places.update((id(rule), (rule, places[json.dumps(part)])) for rule, part in pairs)
 
-    def find_all(self, config: Mapping[str, Any]) -> list[SgNode]:
-        """Return the matches of a rule in the order of the text; InvalidActionError if ast-grep refuses it."""
-        part = _decisive_part(config["rule"]) if self._places else None
-        places = self._places.get(json.dumps(part)) if part else None
+    def find_all(self, rule: Mapping[str, Any], transforms: Mapping[str, Any]) -> list[SgNode]:
+        """Return the matches of a rule, with other transformations than its own, in the order of the text.
+
+        InvalidActionError if ast-grep refuses it.
+        """
+        config = {key: value for key, value in rule.items() if key not in {"fix", "transform"}}
+        config |= {"transform": transforms} if transforms else {}
+        _, places = self._places.get(id(rule), (rule, None))
         if places is None or len(places) * _CHARACTERS_OF_PLACE > len(self.text):
             return _find_all(self.root, config)
         # the first match in a node and below it is the node, unless it is none
@@ -105,9 +119,8 @@ def replacements(source: Source, rule: Mapping[str, Any]) -> list[tuple[int, int
     head, holes = _parse_template(template)
     # the binding finds an undefined variable when a transformation reads it
     probes = {f"PROBE{i}": _copy_of(hole) for i, hole in enumerate(holes) if hole.name not in transforms}
-    config = {key: value for key, value in rule.items() if key != "fix"}
     try:
-        nodes = source.find_all(config if not probes else {**config, "transform": {**transforms, **probes}})
+        nodes = source.find_all(rule, {**transforms, **probes})
     except InvalidActionError as error:
         unbound = [hole.name for hole in holes if f"meta var `{hole.name}` used in `transform`" in str(error)]
         raise InvalidActionError(f"Undefined meta var `{unbound[0]}` used in `fix`.") if unbound else error from None
@@ -196,10 +209,8 @@ def _without_reach(relation: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _matches(node: SgNode, rule: Mapping[str, Any]) -> bool:
-    try:
+    with _refuse():
         return bool(node.matches(**rule))
-    except Exception as error:
-        raise InvalidActionError(_cause(error)) from None
 
 
 def _copy_of(hole: _Hole) -> dict[str, Any]:
@@ -212,16 +223,28 @@ def _decisive_part(rule: Mapping[str, Any]) -> dict[str, Any]:
     pattern = rule.get("pattern")
     if pattern is not None and not (isinstance(pattern, str) and _BARE_VARIABLE.fullmatch(pattern)):
         return {"pattern": pattern}
-    is_simple = "kind" in rule or all(part.keys() <= {"kind", "pattern", "regex"} for part in rule.get("any") or ())
-    return {key: rule[key] for key in ("any", "kind", "regex") if key in rule} if "regex" in rule and is_simple else {}
+    # not parts that name rules of `utils`, which are not there
+    is_simple = all(part.keys() <= {"kind", "pattern", "regex"} for part in rule.get("any") or ())
+    keys = ("any", "kind", "regex") if is_simple else ("kind", "regex")
+    is_decisive = "regex" in rule and (is_simple or "kind" in rule)
+    return {key: rule[key] for key in keys if key in rule} if is_decisive else {}
 
 
 def _find_all(root: SgNode, config: Mapping[str, Any], is_first: bool = False) -> list[SgNode]:
-    try:
+    with _refuse():
         if is_first:
             match = root.find(cast(Config, config))
             return [] if match is None else [match]
         return list(root.find_all(cast(Config, config)))
+
+
+@contextmanager
+def _refuse() -> Iterator[None]:
+    """Raise InvalidActionError where the binding fails."""
+    try:
+        yield
+    except MemoryError:
+        raise
     except Exception as error:  # RuntimeError, ValueError, TypeError: whatever the binding makes of a bad rule
         raise InvalidActionError(_cause(error)) from None
     except BaseException as error:

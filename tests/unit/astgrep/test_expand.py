@@ -1,5 +1,6 @@
 """What a fix writes: variables, lists, transformations and indentation."""
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,22 +69,80 @@ def test_variables_become_what_they_captured(source: str, pattern: str, rewrite:
     assert texts(source + "\n", pattern, rewrite) == [expected]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {"rule": {"pattern": "f($A)"}},
-        {"rule": {"pattern": "f($A)"}, "constraints": {"A": {"regex": "^[gx]"}}},
-        {"rule": {"pattern": "f($$$A)", "inside": {"kind": "argument_list"}}},
-        {"rule": {"pattern": "f($A)", "not": {"has": {"pattern": "g($B)", "stopBy": "end"}}}},
-        {"rule": {"any": [{"kind": "identifier"}, {"kind": "string"}], "regex": "^(f|'s')$"}},
-        {"rule": {"any": [{"pattern": "f($A)"}, {"matches": "own"}]}, "utils": {"own": {"kind": "string"}}},
-    ],
-)
-@pytest.mark.parametrize("count", [0, 1, 40])
-def test_one_look_for_many_rules_changes_nothing_of_what_each_replaces(rule: dict[str, Any], count: int) -> None:
-    source = "y = 1\n" * 2_000 + "print(f(g(x)), f(f(2)), 's')\nf('s')\n" * count
-    rules = [{**rule, "fix": "new"}, *OTHER_RULES]
-    assert replace_all(source, rules) == [replacements(Source.parse(source, "python"), own) for own in rules]
+NAMES, KINDS = ["f", "g", "x", "y", "print"], ["identifier", "call", "argument_list", "string", "expression_statement"]
+
+
+class RuleGenerator:
+    """Makes rules, good and bad, some of which share parts with those before."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def make_config(self, earlier: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        chance = self.random.random
+        config = {**self.random.choice(earlier)} if earlier and chance() < 0.3 else {"rule": self.make_rule(2)}
+        config |= {"constraints": {self.random.choice("AB"): self.make_rule(0)}} if chance() < 0.3 else {}
+        config |= {"utils": {"own": self.make_rule(0)}} if chance() < 0.8 else {}
+        replaced = {"replace": {"source": self.random.choice(["$A", "$$$A"]), "replace": "x", "by": "z"}}
+        config |= {"transform": {"T": replaced}} if chance() < 0.3 else {}
+        return {**config, "fix": self.random.choice(["new", "$A", "f($$$A)", "$T"])}
+
+    def make_rule(self, depth: int) -> dict[str, Any]:
+        chance, rule = self.random.random, self._make_part(depth)
+        rule |= self._make_part(depth) if chance() < 0.3 else {}
+        if depth and chance() < 0.4:
+            relation = self.random.choice(["inside", "has", "not", "follows"])
+            reach = {"stopBy": self.random.choice(["end", "neighbor"])} if relation != "not" else {}
+            rule[relation] = {**self.make_rule(depth - 1), **reach}
+        return rule
+
+    def _make_part(self, depth: int) -> dict[str, Any]:
+        name, kind = self.random.choice(NAMES), self.random.choice(KINDS)
+        patterns = [name, f"{name}($A)", f"{name}($$$A)", "$F($A)", f"$A({name})", "$A"]
+        parts: list[dict[str, Any]] = [{"pattern": pattern} for pattern in patterns]
+        parts += [{"pattern": {"context": f"{name}($A)", "selector": kind}}, {"kind": kind}, {"regex": f"^{name}"}]
+        parts += [{"kind": kind, "regex": f"^{name}"}, {"matches": "own"}]
+        parts += [{key: [self.make_rule(depth - 1) for _ in range(2)]} for key in ("any", "all") if depth]
+        return self.random.choice(parts)
+
+
+def is_valid(rule: dict[str, Any]) -> bool:
+    try:
+        replacements(Source.parse("", "python"), rule)
+    except (InvalidActionError, BeyondBindingError):
+        return False
+    return True
+
+
+def replace_or_refuse(source: Source, rule: dict[str, Any]) -> list[tuple[int, int, str]] | str:
+    try:
+        return replacements(source, rule)
+    except InvalidActionError:
+        return "refused"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_look_for_many_rules_changes_nothing_of_what_each_replaces(seed: int) -> None:
+    generator, rules = RuleGenerator(seed), list[dict[str, Any]]()
+    while len(rules) < 60:
+        rules.append(generator.make_config(rules))
+    valid = [rule for rule in rules if is_valid(rule)]
+    assert 0 < len(valid) < len(rules)
+    replaced = 0
+    for count in (0, 1, 8):
+        text = "# y\n" + f"'''{'y ' * 12_000}'''\n" + "print(f(g(x)), f(f(2)), 's')\nf('s', y)\n" * count
+        alone, together = Source.parse(text, "python"), Source.parse(text, "python")
+        for first in range(0, len(valid), 8):
+            together.look_for(valid[first : first + 8])
+        results = [replace_or_refuse(alone, rule) for rule in rules]
+        assert [replace_or_refuse(together, rule) for rule in rules] == results
+        replaced += sum(bool(result) and result != "refused" for result in results)
+    assert replaced
+
+
+def test_what_stands_beside_the_name_of_another_rule_is_looked_for_without_it() -> None:
+    rule = {"rule": {"kind": "string", "any": [{"matches": "own"}], "regex": "s"}, "utils": {"own": {"kind": "string"}}}
+    assert replace_all("y = 1\n" * 2_000 + "'s'\n", [{**rule, "fix": "new"}])[0] == [(12_000, 12_003, "new")]
 
 
 @pytest.mark.parametrize(

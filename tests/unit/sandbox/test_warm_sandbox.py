@@ -55,6 +55,16 @@ def test_more_actions_than_a_batch_holds_are_all_answered(warm: WarmSandbox) -> 
     assert [result.after for result in results] == [f"g{number}(1)\n" for number in range(200)]
 
 
+def test_a_rule_is_refused_beside_a_good_one_with_the_same_pattern(warm: WarmSandbox) -> None:
+    named = RuleAction(
+        rule={"kind": "string", "any": [{"matches": "own"}], "regex": "s"}, utils={"own": {"kind": "string"}}, fix="new"
+    )
+    bad = PatternAction(pattern="h($A)", rewrite="$B")
+    good = PatternAction(pattern="h($A)", rewrite="$A")
+    results = warm.apply_many("y = 1\n" * 2_000 + "'s'\n", "python", [good, bad, named, RENAME])
+    assert [result.verdict for result in results] == ["no_match", "action_error", "ok", "no_match"]
+
+
 def test_each_of_many_crashes_costs_one_action(warm: WarmSandbox) -> None:
     good = PatternAction(pattern="x = $A", rewrite="y")
     requests = [Request(DEEP, "python", (good, CRASHING, good)), Request("f(1)\n", "python", (RENAME,))] * 2
