@@ -1,22 +1,14 @@
 """Edits shown in one place, and what becomes of a repository."""
 
-from contextlib import closing
 from difflib import SequenceMatcher
 
 import pytest
 
 from graftline.astgrep.action import rule_of
-from graftline.codemod.change import Change
 from graftline.codemod.migration.generalize import Question, generalize
-from graftline.codemod.migration.option import Option
-from graftline.codemod.migration.options import generate_options
-from graftline.codemod.migration.places import Place, apply_rules, cut
-from graftline.codemod.migration.selection import Choice, select
-from graftline.codemod.migration.traits import find_module, traits_of
 from graftline.codemod.migration.units import Demonstration
 from graftline.core.errors import DataError
-from graftline.sandbox.actions import MemorySandbox, ProcessSandboxConfig, open_sandbox
-from graftline.sandbox.base import Match
+from graftline.sandbox.actions import MemorySandbox
 
 _TEST = "import warnings\nfrom lib import old_name\n\n\ndef f(a):\n    old_name(a)\n    return a.text()\n"
 _CASES = {
@@ -183,33 +175,6 @@ def test_what_shows_nothing_is_refused(path, before, after, message):
         generalize([Demonstration(path, before, after)], {path: after}, MemorySandbox())
 
 
-_EDITS = [
-    ("python", "def f():\n    super(A, self).g(1)\n", "def f():\n    super().g(1)\n"),
-    ("python", "@slow\n@mark('x')\ndef f(a):\n    return 1\n", "@slow\ndef f(a):\n    return 1\n"),
-    ("python", "log(e, exc_info=sys.exc_info())\n", "log(e, exc_info=True)\n"),
-    ("python", "warn(\n    'a',\n    B,\n)\n", "warn(\n    'a',\n    B,\n    level=2,\n)\n"),
-    ("python", "for n in tree.walk(X):\n    pass\n", "for n in list(tree.walk(X)):\n    pass\n"),
-    ("java", "class A {\n@Test\npublic void f() { g(); }\n}\n", "class A {\n@Test\nvoid f() { g(); }\n}\n"),
-    ("java", "class A { X f() { return this.create(null, c); } }\n", "class A { X f() { return create(null, c); } }\n"),
-    ("typescript", "import fs from 'fs'\n", "import fs from 'node:fs'\n"),
-    ("python", "__all__ = ['a']\n", "__all__ = ('a',)\n"),
-]
-
-
-@pytest.mark.parametrize(("language", "before", "after"), _EDITS)
-def test_options_make_the_edit_and_ast_grep_alone_makes_it_as_well(language, before, after):
-    change = Change.between(before, after, language)
-    options = list(generate_options(change, change.code_sites[0]))
-    actions = [action for option in options for action in option.actions]
-    with closing(open_sandbox(ProcessSandboxConfig())) as sandbox:
-        replayed = sandbox.apply_many(before, language, actions)
-    results = MemorySandbox().apply_many(before, language, actions)
-    assert [result.after for result in results] == [result.after for result in replayed]
-    texts = {apply_rules(before, language, option.actions, MemorySandbox()): option.kind for option in options}
-    assert after in texts
-    assert {option.kind for option in options} - {"example"}
-
-
 def test_a_name_that_the_instruction_renames_is_renamed_in_strings_comments_and_compound_names():
     before = (
         "# the old_doc\nuse(config.old_doc)\n\n\ndef check_old_doc(a,\n                  b):\n    return 'old_docs'\n"
@@ -232,15 +197,6 @@ def test_places_that_share_what_sets_a_refused_one_apart_stay_as_they_are():
     proposal = generalize([shown], texts, MemorySandbox(), lambda question: "(tmp)" not in question.text)
     assert sorted(proposal.texts) == [f"tests/v{n}.py" for n in range(9)]
     assert any("9 places like the edit not changed" in sentence for sentence in proposal.undone)
-
-
-@pytest.mark.parametrize(("count", "is_sure"), [(20, True), (2_000, False)])
-def test_what_changes_many_places_needs_more_belief(count, is_sure):
-    places = [Place(f"{number}.py", 0, 1, "b") for number in range(count)]
-    option = Option((), "name", "any", frozenset())
-    choices = [Choice((option,), frozenset(places)), Choice((option,), frozenset())]
-    traits = {place: traits_of(place.path, "a", 0, 1) for place in places}
-    assert select(choices, [0.4, 0.6], traits, [], None, 0).is_sure == is_sure
 
 
 def _follow(shown: dict[str, tuple[str, str]], files: dict[str, str], answer=None, instruction: str = ""):
@@ -310,14 +266,6 @@ def test_questions_are_kept_for_the_other_edit_of_a_demonstration():
     asked: list[str] = []
     _follow(shown, files, lambda question: asked.append(question.replacement) or True)
     assert any("text" in replacement for replacement in asked)
-
-
-def test_places_of_the_same_edit_are_one():
-    text = "x = self.env.doc\n"
-    matches = [Match(4, 12, "self.env.current"), Match(4, 16, "self.env.current.doc"), Match(13, 16, "current.doc")]
-    assert {cut("m.py", text, match) for match in matches} == {Place("m.py", 12, 12, ".current")}
-    assert cut("m.py", "f(a, b)", Match(1, 7, "(b)")) == Place("m.py", 2, 5, "")
-    assert cut("m.py", "aa b", Match(0, 2, "a")) == Place("m.py", 0, 1, "")
 
 
 def test_comments_and_modules_follow_the_code_that_is_shown_as_well():
@@ -479,41 +427,6 @@ def test_a_name_of_another_module_is_another_name():
     other = {f"o{n}.py": f"from c import Conf\n\nz = Conf({n})\n" for n in range(6)}
     proposal = _follow(shown, files | other, lambda question: "from a.b" in question.text)
     assert proposal.texts == {path: text.replace("Conf", "NewConf") for path, text in files.items()}
-
-
-def test_an_imported_name_that_is_refused_stays_in_all_of_its_file():
-    text = "from a import b\n\nb(1)\nc(b)\n"
-    places = [Place(f"{n}.py", start, start + 1, "d") for n in range(9) for start in (14, 17, 24)]
-    choices = [Choice((Option((), "name", "any", frozenset()),), frozenset(places))]
-    traits = {place: traits_of(place.path, text, place.start, place.end) for place in places}
-    selection = select(
-        choices, [1.0], traits, [], None, 0, memory={places[0]: False, **dict.fromkeys(places[9:], True)}
-    )
-    assert selection.is_sure
-    assert {place for place in selection.refused if place.path == "0.py"} == {*places[:3]}
-
-
-@pytest.mark.parametrize(
-    ("text", "module"),
-    [
-        ("    from a.b import (\n    x,\n    Conf,\n)\n", "b"),
-        ("import x, { y, Conf } from './a/b.js'\n", "b"),
-        ("import static a.b.C.Conf;\n", "C"),
-        # what is never closed is not looked for to the end of the file, once for each import
-        ("\n" * 30_000 + "from a import (\n" * 15_000 + "import {a\n" * 5_000 + "aConf", ""),
-    ],
-)
-def test_the_module_of_a_name_is_that_of_its_import(text, module):
-    assert find_module(text, "Conf", 0) == module
-
-
-def test_answers_of_earlier_steps_count():
-    places = [Place(f"{number}.py", 0, 1, "b") for number in range(9)]
-    choices = [Choice((Option((), "name", "any", frozenset()),), frozenset(places))]
-    traits = {place: traits_of(place.path, "a", 0, 1) for place in places}
-    memory = {places[0]: False, places[1]: False}
-    assert not select(choices, [1.0], traits, [], None, 0, memory=memory).is_sure
-    assert select(choices, [1.0], traits, [], None, 0).is_sure
 
 
 def test_more_yeses_for_one_reading_give_no_less_confidence():
