@@ -6,7 +6,7 @@
     4  the others are run over the repository; those that change the same places are one choice     (`migration.places`)
     5  which choice is meant is told by what speaks for each, and by answers about places       (`migration.selection`)
     6  the choice is applied, to the units as well; then again, until the units are as they were shown
-    7  changed statements are laid out as the repository's are  (`migration.layout`), and imports follow (`migration.import_edits`)
+    7  changed statements are laid out as the repository's are (`migration.layout`), and imports follow (`migration.import_edits`)
 
 Everything happens in memory, on a mapping of paths to texts; nothing is written. The rules are plain ast-grep rules.
 """

@@ -204,9 +204,8 @@ def _edits(before: str, after: str, style: Style) -> Iterator[tuple[tuple[int, i
         laid_out = format_statement(text, margin, style)
         if laid_out is None or laid_out == text:
             continue
-        old = outline_once(
-            before, style.language
-        )  # mostly nothing is too long, and the tree of the old text is not needed
+        # only here, for mostly nothing is too long
+        old = outline_once(before, style.language)
         former = _statement_at(old, old_starts, start, end)
         old_pair = _source_of(old, former.handle) if former else None
         if old_pair is None:

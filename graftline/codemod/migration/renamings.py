@@ -57,30 +57,33 @@ def list_renamings(change: Change, site: Site, instruction: str) -> Iterator[Opt
 
 def rename_everywhere(old: str, new: str, language: Language) -> Iterator[Option]:
     """Yield the renaming of a name in code, and in strings, comments and compound names as well."""
-    kinds = [kind for kind in _NAMES[language] if kind not in _TYPELESS.get(language, ())]
-    names = {"any": [{"kind": kind} for kind in kinds], "regex": f"^{rust_regex(old)}$"} | _outside_imports(
-        new, language
-    )
+    identifiers, quoted = _list_identifiers(language), rust_regex(old)
+    names = {"any": identifiers, "regex": f"^{quoted}$"} | _outside_imports(new, language)
     yield make_option(names, new, "name", "any", language, old)
     if len(old) < _LEAST_TELLING or not _TELLING.search(old):
         return
-    quoted, by = rust_regex(old), new.replace("$", "$$")
-    part, word = rf"(^|_){quoted}(_|$)", rf"\b{quoted}\b"
-    compound = {"any": [{"kind": kind} for kind in kinds], "regex": part, "not": {"regex": f"^{quoted}$"}}
-    texts = {"any": [{"kind": kind} for kind in _TEXTS[language]], "regex": word}
-    further = (transform_rule(compound, [(part, f"${{1}}{by}${{2}}")]), transform_rule(texts, [(word, by)]))
+    part, by = rf"(^|_){quoted}(_|$)", new.replace("$", "$$")
+    compound = {"any": identifiers, "regex": part, "not": {"regex": f"^{quoted}$"}}
+    further = (transform_rule(compound, [(part, f"${{1}}{by}${{2}}")]), _rename_in_texts(old, new, language))
     first = make_option(names, new, "name", "text", language, old)
     yield replace(first, actions=(*first.actions, *further), words=frozenset(), parts=frozenset((old,)))
 
 
 def rename_words(old: str, new: str, language: Language) -> tuple[RuleAction, RuleAction]:
     """Return the renaming of a name in code, and that of the word in strings and comments."""
-    quoted = rust_regex(old)
-    kinds = [kind for kind in _NAMES[language] if kind not in _TYPELESS.get(language, ())]
-    names = RuleAction(rule={"any": [{"kind": kind} for kind in kinds], "regex": f"^{quoted}$"}, fix=new)
-    word, by = rf"\b{quoted}\b", new.replace("$", "$$")
+    names = RuleAction(rule={"any": _list_identifiers(language), "regex": f"^{rust_regex(old)}$"}, fix=new)
+    return names, _rename_in_texts(old, new, language)
+
+
+def _list_identifiers(language: Language) -> list[dict[str, str]]:
+    """Return the rules for all kinds of names."""
+    return [{"kind": kind} for kind in _NAMES[language] if kind not in _TYPELESS.get(language, ())]
+
+
+def _rename_in_texts(old: str, new: str, language: Language) -> RuleAction:
+    word = rf"\b{rust_regex(old)}\b"
     texts = {"any": [{"kind": kind} for kind in _TEXTS[language]], "regex": word}
-    return names, transform_rule(texts, [(word, by)])
+    return transform_rule(texts, [(word, new.replace("$", "$$"))])
 
 
 def drop_qualifiers(before: str, after: str, language: Language) -> Iterator[Option]:

@@ -3,9 +3,9 @@
 Every choice has a weight beforehand, from how its rules were made, what they would change, and which of the edits shown
 they make. An answer counts for a choice by what was to be expected after those before it. Places that the same choices
 have and whose traits are alike (`migration.traits`) are a group: an answer about one speaks for all, and for groups that
-share what sets it apart from places that are right. Asked is the question that promises most; taken is the choice,
-without the groups that answers speak against, which is expected to do most of the change at a precision of 0.9.
-If none is expected to, nothing is done.
+share what sets it apart from places that are right. The question that promises most is asked. The choice that is
+expected to do most of the change at a precision of 0.9 is taken, without the groups that answers speak against. If none
+is expected to, nothing is done.
 """
 
 import math

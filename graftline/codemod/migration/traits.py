@@ -11,7 +11,7 @@ from functools import lru_cache
 _MAX_BACK = 400
 """Characters before a place in which what it is an argument of is looked for."""
 _MAX_BLOCK_LINES = 200
-_MAX_TURNED = 40
+_MAX_ROTATED = 40
 _TESTS = frozenset(("test", "tests", "__tests__", "testing", "playground"))
 _TEST_FILE = re.compile(r"(^|[_.])(test|tests|spec)([_.]|$)|Tests?\.java$", re.IGNORECASE)
 _CHAIN = re.compile(r"([\w$][\w$.]*)\s*$")
@@ -64,7 +64,7 @@ def traits_of(path: str, text: str, start: int, end: int) -> Mapping[str, str]:
         "left": left[-1] if left else "",
         "right": right[0] if right else "",
         "head": (_TOKEN.findall(line) or [""])[0],
-        "removed": _turn(" ".join(text[start:end].split())),
+        "removed": _rotate(" ".join(text[start:end].split())),
         "syntax": _syntax(text[line_start:start]),
         "elsewhere": str(_is_elsewhere(text, start, end)),
         "module": find_module(text, text, start),
@@ -91,9 +91,12 @@ def _find_module(text: str, name: str) -> str:
     return re.split(r"[./]", _ENDING.sub("", module))[-1]
 
 
-def _turn(text: str) -> str:
-    """Return the first of the rotations of a text: of `', 'r'` and `, 'r''`, which of them is taken away is chance."""
-    return min((text[n:] + text[:n] for n in range(len(text))), default="") if len(text) <= _MAX_TURNED else text
+def _rotate(text: str) -> str:
+    """Return the first of the rotations of a text in the order of the alphabet; long texts as they are.
+
+    Where `'a', 'r'` becomes `'a'`, a comparison takes away `, 'r'` or `', 'r`: both have the same rotation.
+    """
+    return min((text[n:] + text[:n] for n in range(len(text))), default="") if len(text) <= _MAX_ROTATED else text
 
 
 def _syntax(head: str) -> str:

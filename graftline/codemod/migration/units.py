@@ -74,8 +74,8 @@ class Unit:
 def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], list[Unit]]:
     """Return the units that show what is meant, edits that several units share first, and those that follow them.
 
-    Where code is shown, imports and comments follow it; where comments alone are, the code that they speak of leads. What imports follow by themselves is left out; not that a name comes
-    from another module.
+    Where code is shown, imports and comments follow it; where comments alone are, the code that they speak of leads.
+    Imports that follow by themselves are left out, but not that a name comes from another module.
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
