@@ -58,8 +58,9 @@ def record_run(
     `accepted` are the files with the places that were accepted; None where nobody has decided. `journal` is that of the
     write of them, if there was one. SandboxError if a rule cannot be applied.
     """
+    names = [rule.id for rule in proposal.rules if _has_secret(rule)]
     trajectories = [
-        _redact(_trajectory(instruction, rule, proposal, accepted, sandbox, model, repository))
+        _redact(_trajectory(instruction, rule, proposal, accepted, sandbox, model, repository), names)
         for rule in proposal.rules
         if rule.examples
     ]
@@ -118,18 +119,28 @@ def _append(trajectories: Sequence[Trajectory], folder: Path) -> None:
                     writer.add(trajectory)
 
 
-def _redact(trajectory: Trajectory) -> Trajectory:
-    """Return a trajectory without what has the shape of a secret, in all of its texts."""
+def _has_secret(rule: FileRule) -> bool:
+    texts = [str(rule.action), *(text for shown in rule.examples for text in (shown.before, shown.after))]
+    return any(redact(text) != text for text in texts)
+
+
+def _redact(trajectory: Trajectory, names: Sequence[str]) -> Trajectory:
+    """Return a trajectory without what has the shape of a secret, in all of its texts.
+
+    `names` are of rules that have one: they are made of code, in small letters, and nothing tells its shape there.
+    """
     tree = json.loads(trajectory.model_dump_json())
-    return Trajectory.model_validate_json(json.dumps(_redact_texts(tree)))
+    return Trajectory.model_validate_json(json.dumps(_redact_texts(tree, names)))
 
 
-def _redact_texts(value: Any) -> Any:
+def _redact_texts(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, str):
+        for name in names:
+            value = value.replace(name, "[secret]")
         return redact(value)
     if isinstance(value, dict):
-        return {key: _redact_texts(inner) for key, inner in value.items()}
-    return [_redact_texts(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _redact_texts(inner, names) for key, inner in value.items()}
+    return [_redact_texts(inner, names) for inner in value] if isinstance(value, list) else value
 
 
 def describe_run(

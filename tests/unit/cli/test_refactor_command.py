@@ -204,6 +204,17 @@ def test_a_run_is_recorded_with_what_was_accepted_where_its_user_agrees(reposito
     } == {(rename[0], "ok", True)}
 
 
+@pytest.mark.parametrize("key", ["glpat-" + "Q7zP3xKd9M2wLb5T8vRs", "hf_" + "Q7zP3xKd9M2wLb5T8vRsYh4N"])
+def test_a_secret_that_a_rule_is_about_is_in_no_name_and_no_pattern_of_a_record(repository: Path, key: str) -> None:
+    (repository / "app/k.py").write_text(f'x = call(get, "{key}")\n', "utf-8")
+    Path("before.py").write_text(f'x = call(get, "{key}")\n', "utf-8")
+    Path("after.py").write_text("x = call(fetch)\n", "utf-8")
+    run("Call with fetch", "repo", "--example", "before.py", "after.py", "--write", "--force", "--record")
+    [path] = sealed_shards(Path("data/trajectories/attempts/recorded/python"))
+    text = path.read_text("utf-8")
+    assert ("[secret]" in text, key[-12:].lower() in text.lower()) == (True, False)
+
+
 def test_what_would_not_parse_or_names_a_thing_after_itself_stays(repository: Path) -> None:
     texts = {
         "app/n.py": "from app.types import basestring, other\n\n\ndef f(x):\n    return isinstance(x, basestring)\n",
