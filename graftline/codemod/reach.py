@@ -104,6 +104,8 @@ def _list_unlike(
 ) -> Iterator[Location]:
     """Yield where lines of `targets` are that `results` do not have, but for how they are laid out."""
     for path in targets.keys() & results.keys():
+        if targets[path].text == results[path].text:
+            continue
         text = _squeeze(results[path].text)
         for place in targets[path].places:
             if place.rule in ids and _squeeze(place.after).rstrip(",") not in text:

@@ -23,7 +23,8 @@ from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdi
 
 MAX_FILES = 50_000
 MAX_BYTES = 4 * MAX_SOURCE_CHARACTERS
-_BATCH_FILES = 32
+_BATCH_FILES = 256
+"""So many that one rule alone is work for several processes of a sandbox."""
 VENDORED = frozenset((
     ".bzr", ".eggs", ".git", ".gradle", ".hg", ".jj", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache", ".svn",
     ".tox", ".venv", "__pycache__", "__pypackages__", "bower_components", "build", "dist", "jspm_packages",
