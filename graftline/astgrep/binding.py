@@ -173,7 +173,7 @@ def span_of(node: SgNode) -> tuple[int, int]:
 def captures_of(root: Node, rule: dict[str, Any], names: Sequence[str]) -> dict[int, dict[str, tuple[str, str]]]:
     """Return kind and text of what the single variables `names` capture in each match of `rule`, by where it starts.
 
-    `rule` is that of `action.rule_of`; nothing is found by one that is invalid.
+    Of matches that start at one place it is the outermost, which is the one that is rewritten. `rule` is that of `action.rule_of`; nothing is found by one that is invalid.
     """
     config = {key: rule[key] for key in ("rule", "constraints") if rule.get(key)}
     try:
@@ -184,7 +184,7 @@ def captures_of(root: Node, rule: dict[str, Any], names: Sequence[str]) -> dict[
         node.range().start.index: {
             name: (captured.kind(), captured.text()) for name in names if (captured := node.get_match(name)) is not None
         }
-        for node in nodes
+        for node in reversed(nodes)
     }
 
 

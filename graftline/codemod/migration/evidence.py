@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.judge import Judgment, judge
+from graftline.codemod.migration.lost_parts import LostParts
 from graftline.codemod.migration.option import Option
 from graftline.codemod.migration.options import guard_option
 from graftline.codemod.migration.places import Place, apply_options, cut
@@ -40,6 +41,8 @@ class _Fit:
     """Sites that an option puts right, by their number among those of the change."""
     wrong: int
     """Places that it gets wrong."""
+    loses_parts: bool = False
+    """Whether it loses code at the sites, as the edit does."""
 
 
 def weigh_evidence(
@@ -59,13 +62,18 @@ def weigh_evidence(
     pairs = [(option, fit) for option, fit in zip(options, fits, strict=True) if fit.fixed and not fit.wrong]
     call = _list_sites_of_call(change, site)
     pairs = [(option, fit) for option, fit in pairs if call <= fit.fixed] or pairs
-    chosen = [replace(option, support=len(fit.fixed)) for option, fit in pairs]
+    chosen = [replace(option, support=len(fit.fixed), loses_parts=fit.loses_parts) for option, fit in pairs]
     places = [(focus, change, frozenset[int]().union(*(fit.fixed for _, fit in pairs)))]
     for unit, other in units:
         if unit.before != focus.before:
             fits = _judge(chosen, other, sandbox, follows_shown)
             chosen = [
-                replace(o, support=o.support + len(fit.fixed), contradictions=o.contradictions + fit.wrong)
+                replace(
+                    o,
+                    support=o.support + len(fit.fixed),
+                    contradictions=o.contradictions + fit.wrong,
+                    loses_parts=o.loses_parts or fit.loses_parts,
+                )
                 for o, fit in zip(chosen, fits, strict=True)
             ]
             if any(fit.fixed for fit in fits):
@@ -142,17 +150,26 @@ def _judge(options: Sequence[Option], change: Change, sandbox: Sandbox, follows_
     wrong = [
         [m for n, judgment in enumerate(own) for m in judgment.wrong if not _is_within(m, own[:n])] for own in judgments
     ]
+    lossy = [
+        any(
+            LostParts(change.before.text, action, change.language).has_any(match)
+            for action, judgment in zip(option.actions, own, strict=True)
+            for match in judgment.right
+        )
+        for option, own in zip(options, judgments, strict=True)
+    ]
     edited = [(site.start, site.end) for site in change.code_sites]
     sites = _list_code_sites(change)
     target = strip_layout(change.after.text)
     return [
-        _Fit(sites, 0)
+        _Fit(sites, 0, is_lossy)
         if any(strip_layout(result.after or "") == target for result in own_results)
         else _Fit(
             frozenset(n for j in own for n in j.fixed if not change.sites[n].is_blank),
             sum(not follows_shown or _meets(match, edited) for match in own_wrong),
+            is_lossy,
         )
-        for own, own_wrong, own_results in zip(judgments, wrong, results, strict=True)
+        for own, own_wrong, own_results, is_lossy in zip(judgments, wrong, results, lossy, strict=True)
     ]
 
 

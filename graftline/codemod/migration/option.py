@@ -46,6 +46,8 @@ class Option:
     """Places there that they would change otherwise."""
     missed: int = 0
     """Edits shown that others of the same edit make, and they do not."""
+    loses_parts: bool = False
+    """Whether the edits shown lose code that they neither quote nor capture (`lost_parts`)."""
 
     @property
     def written(self) -> frozenset[str]:

@@ -159,7 +159,7 @@ def _shapes(change: Change, site: Site) -> Iterator[Option]:
             for context, condition in [("any", {}), *list(list_contexts(change.before, region.first))[1:2]]:
                 yield make_option({**rule, **condition}, fix, "shape", context, change.language, quoted)
             names = [name[1:] for name in dict.fromkeys(VARIABLE.findall(template.pattern)) if name[:2] != "$$"]
-            captures = captures_of(change.before.root, {"rule": rule}, names).get(region.start, {})
+            captures = captures_of(region.first, {"rule": rule}, names).get(region.start, {})
             for name, (kind, text) in list(captures.items())[:_MAX_VARIABLES]:
                 conditions = [("kind", {"kind": kind})] if kind else []
                 if len(text) <= MAX_NEIGHBOR and "\n" not in text:

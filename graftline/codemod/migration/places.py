@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language, is_safe, outline_once, parse
-from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.canonical import words_of, words_within
+from graftline.codemod.canonical import words_within
 from graftline.codemod.diff import common_ends
 from graftline.codemod.equality import normalize_blank_lines
-from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.migration.assignments import is_assigned_again, loses_parameter
 from graftline.codemod.migration.imports import is_importable, list_import_lines
 from graftline.codemod.migration.line_breaks import keep_line_breaks
+from graftline.codemod.migration.lost_parts import LostParts
 from graftline.codemod.migration.option import Option, Rule
 from graftline.codemod.migration.precedence import Precedence
 from graftline.codemod.migration.traits import traits_of
@@ -39,8 +38,6 @@ _SHORT_CHARACTERS = 64 * 1024
 _CALLED = re.compile(r"(\.?)\b([^\W\d]\w*)")
 _MAX_DEPTH = 8
 """So deep places may lie within each other."""
-_ESCAPES = re.compile(r"\\+[A-Za-z]")
-"""Of regular expressions, which are no words of code."""
 
 
 class Place(NamedTuple):
@@ -138,7 +135,7 @@ class Repository:
                         if result.verdict is Verdict.OK:
                             places[number] |= {
                                 place
-                                for edit in _list_edits(text, result, action, language)
+                                for edit in _list_edits(text, result, action, language, options[number].loses_parts)
                                 if not edit.fault and (place := cut(path, text, edit.match))
                             }
         self._matched |= {id(option): (option, paths) for option, paths in zip(options, matched, strict=True)}
@@ -192,16 +189,16 @@ class Repository:
                 path: _Answers(text, results[number : number + 1]) for path, (text, results) in answers.items()
             }
             whole = dict.fromkeys(path for path in paths if path not in partial)
-            written = self._apply_actions([action], whole, own_answers)
+            written = self._apply_actions(option, [action], whole, own_answers)
             # a place that lies within another one is seen when that is made
             own = words_within(action, language)
             for _ in range(_MAX_DEPTH):
                 nested = {path: [s for s in spans if s.has(own, self.texts[path])] for path, spans in written.items()}
                 written = {path: spans for path, spans in nested.items() if spans}
-                written = self._apply_actions([action], written, {}) if written else {}
+                written = self._apply_actions(option, [action], written, {}) if written else {}
         # where a place stays, all rules see the same text, for it is what says where that is
         held = dict.fromkeys(path for path in paths if path in partial)
-        self._apply_actions(option.actions, held, answers, refused, broken)
+        self._apply_actions(option, option.actions, held, answers, refused, broken)
         return sum(self.texts[path] != before[path] for path in paths)
 
     def _list_paths(self, words: frozenset[str], language: Language) -> list[str]:
@@ -216,13 +213,15 @@ class Repository:
 
     def _apply_actions(
         self,
+        option: Option,
         actions: Sequence[Rule],
         within: Mapping[str, Sequence[_Written] | None],
         answers: Mapping[str, _Answers],
         refused: frozenset[Place] = frozenset(),
         broken: frozenset[Place] = frozenset(),
     ) -> dict[str, Sequence[_Written]]:
-        """Change files, of some only what lies within what was written before; return what is written, by file.
+        """Change files by some rules of `option`, of some only what lies within what was written before; return what is
+        written, by file.
 
         `answers` are what the same rules matched in a text that a file had; it may have another one by now.
         """
@@ -234,7 +233,7 @@ class Repository:
             own = dict(zip(pending, self.sandbox.apply_each(requests) if requests else (), strict=True))
             for path in part:
                 results = own[path] if path in own else answers[path].results
-                if spans := self._rewrite(path, results, actions, refused, broken, within[path]):
+                if spans := self._rewrite(path, results, option, actions, refused, broken, within[path]):
                     written[path] = spans
         return written
 
@@ -248,6 +247,7 @@ class Repository:
         self,
         path: str,
         results: Sequence[SandboxResult],
+        option: Option,
         actions: Sequence[Rule],
         refused: frozenset[Place],
         broken: frozenset[Place],
@@ -260,7 +260,11 @@ class Repository:
         text, language, matches, position = self.texts[path], self.languages[path], list[Match](), 0
         pairs = zip(results, actions, strict=True)
         usable = [(result, action) for result, action in pairs if ensure_decided(result).verdict is Verdict.OK]
-        edits = [edit for result, action in usable for edit in _list_edits(text, result, action, language)]
+        edits = [
+            edit
+            for result, action in usable
+            for edit in _list_edits(text, result, action, language, option.loses_parts)
+        ]
         for match, fault in sorted(edits, key=lambda edit: edit.match.start):
             if match.start < position or not (within is None or any(span.holds(match, text) for span in within)):
                 continue
@@ -310,10 +314,16 @@ def apply_options(text: str, language: Language, options: Sequence[Option], sand
     return [apply_rules(own, language, option.actions[1:], sandbox) for own, option in zip(texts, options, strict=True)]
 
 
-def _list_edits(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[_Edit]:
-    """Yield what a rule writes, with brackets where operators need them, in lines that are broken as they were."""
+def _list_edits(
+    text: str, result: SandboxResult, action: Rule, language: Language, loses_parts: bool
+) -> Iterator[_Edit]:
+    """Yield what a rule writes, with brackets where operators need them, in lines that are broken as they were.
+
+    `loses_parts` is whether code may go that the rule neither quotes nor captures, as it does in the edits shown.
+    """
     precedence, is_of_parameters = Precedence(text, action, language), "parameters" in str(rule_of(action)["rule"])
-    for match in _list_matches(text, result, action, language):
+    lost_parts = LostParts(text, action, language)
+    for match in _list_matches(text, result, language):
         safe = precedence.keep(match)
         column = match.start - text.rfind("\n", 0, match.start) - 1
         if safe is None:
@@ -324,31 +334,21 @@ def _list_edits(text: str, result: SandboxResult, action: Rule, language: Langua
             yield _Edit(match, "a parameter that goes is used")
         elif (new := keep_line_breaks(text[match.start : match.end], safe.replacement, column, language)) is None:
             yield _Edit(match, "a comment in it would be lost")
+        elif lost_parts.has_any(match, loses_parts):
+            yield _Edit(match, "a part of it that the rule does not name would be lost")
         else:
             yield _Edit(replace(match, replacement=new), "")
 
 
-def _list_matches(text: str, result: SandboxResult, action: Rule, language: Language) -> Iterator[Match]:
-    """Yield the matches of a rule that take no keyword away which it does not quote, and import nothing that cannot be.
-
-    A pattern matches code that has more words without a name of their own than it has: `private $A $B;` matches
-    `private static int a;` as well, and what is written for it would not be static.
-    """
-    rule = rule_of(action)
-    quoted, written = str(rule["rule"]), str((rule["fix"], rule.get("transform")))
-    is_free = bool({*VARIABLE.findall(quoted)} - {*VARIABLE.findall(written)})
-    own = words_of(_ESCAPES.sub(" ", quoted))
+def _list_matches(text: str, result: SandboxResult, language: Language) -> Iterator[Match]:
+    """Yield the matches of a rule that import nothing that cannot be, and do not call a function in itself."""
     imports: frozenset[int] | None = None
     for match in result.matches:
         if text[match.start : match.end].isidentifier() and not is_importable(match.replacement, language):
             imports = list_import_lines(text, language) if imports is None else imports
             if text.count("\n", 0, match.start) in imports:
                 continue
-        old, new = words_of(text[match.start : match.end]), words_of(match.replacement)
-        if not text[match.start : match.end].isidentifier() and _is_in_definition(text, match, language):
-            continue
-        lost = old - new
-        if is_free or not (lost & KEYWORDS[language]) - own:
+        if text[match.start : match.end].isidentifier() or not _is_in_definition(text, match, language):
             yield match
 
 
