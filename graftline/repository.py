@@ -204,19 +204,20 @@ def follow(
     watch: Callable[[Iterator[SourceFile]], Iterator[SourceFile]] = lambda files: files,
     keep: Sequence[Path] = (),
     needs_reach: bool = True,
+    show: Callable[[Path], object] = str,
 ) -> tuple[FollowedEdit, Rewrite]:
     """Return what becomes of the files below `folder` if they follow the edit that `changes` show.
 
     Files and folders of `keep` stay, and rules that would change nothing in them go before others. How far the rules
-    reach by themselves is found out where `needs_reach`. Other arguments as in `generalize` and `rewrite`. DataError if
-    there is no edit that is small enough.
+    reach by themselves is found out where `needs_reach`. `show` is how sentences have the path of a file. Other arguments
+    as in `generalize` and `rewrite`. DataError if there is no edit that is small enough.
     """
     search = open_search({change.language for change in changes}, [folder])
     files = list(watch(find_files(search, [folder])))
     protected = find_protected(files, keep)
     negatives = {path.relative_to(folder).as_posix(): text for path, text in protected.items()}
     open_files = [file for file in files if file.path not in protected]
-    followed = follow_edit(changes, open_files, folder, sandbox, ask, instruction, max_questions, negatives)
+    followed = follow_edit(changes, open_files, folder, sandbox, ask, instruction, max_questions, negatives, show)
     reach = measure_reach(followed.rules, files, followed.files, sandbox) if needs_reach else Reach()
     return followed, choose_places(followed.files, followed.rules, describe_skipped(search.skipped), choose, reach)
 

@@ -63,12 +63,14 @@ def refactor(
     jail: JailConfig | None = None,
     settings: Settings | None = None,
     report: Callable[[str], None] = lambda line: None,
+    show: Callable[[Path], object] = str,
 ) -> Proposal:
     """Return what becomes of the files below the folder `repository` if `instruction` is done.
 
     `examples` are files before and after, which lead where there are some; `keep` are files and folders that stay, and
     rules that change nothing in them go before others; `tests` is a command that the jail of `jail` runs in a copy of
-    the folder, before and after. `report` takes what is being done, a line each.
+    the folder, before and after. `report` takes what is being done, a line each. `show` is how sentences have the path
+    of a file.
 
     Raises:
         DataError: the instruction says nothing, the folder has no file of a covered language, or the tests fail
@@ -87,7 +89,7 @@ def refactor(
             if before.passed is False:
                 raise DataError(f"--tests: fail before anything is changed: {before.output[-400:]}; mend them first")
         proposal = refactor_files(
-            instruction, paths, repository, sandbox, model, examples, kept_paths, settings, report, checker
+            instruction, paths, repository, sandbox, model, examples, kept_paths, settings, report, checker, show
         )
         reach = measure_reach(proposal.rules, files, proposal.files, sandbox)
         return replace(proposal, skipped=skipped, reach=reach)
@@ -131,6 +133,7 @@ def refactor_files(
     settings: Settings | None = None,
     report: Callable[[str], None] = lambda line: None,
     checker: Checker | None = None,
+    show: Callable[[Path], object] = str,
 ) -> Proposal:
     """Return what becomes of `files`, by their paths below `folder`; as `refactor`."""
     instruction = " ".join(instruction.split()) if len(instruction) <= _MAX_INSTRUCTION else ""
@@ -139,7 +142,7 @@ def refactor_files(
             f"instruction: says nothing, or more than {_MAX_INSTRUCTION} characters; expected a sentence such as"
             " 'Use `fetch()` instead of `get()`'"
         )
-    run = Run(instruction, files, folder, sandbox, model, kept_paths, settings or Settings(), report)
+    run = Run(instruction, files, folder, sandbox, model, kept_paths, settings or Settings(), report, show)
     if examples:
         return _check(run, checker, _lead_by_examples(run, examples))
     if _read(run):
@@ -161,7 +164,7 @@ def refactor_files(
     if model.prompt is not None:  # it is asked about the code alone, and would answer the same
         return proposal
     report("tests failed; the model is told once")
-    again = Run(instruction, files, folder, sandbox, model, kept_paths, run.settings, report)
+    again = Run(instruction, files, folder, sandbox, model, kept_paths, run.settings, report, show)
     outcome = _edit_places(again, places, f"the tests fail\n{proposal.tests.output[-600:]}")
     repaired = _check(again, checker, outcome)
     return repaired if repaired.tests is not None and repaired.tests.passed else proposal
@@ -192,7 +195,7 @@ def _read(run: Run) -> bool:
         edited = text if written is None else _keep_valid(text, written, language)
         if written not in (None, edited):
             dropped.append(
-                f"{path}: stays where it would not parse, would name a thing after itself or a call has nothing to call;"
+                f"{run.show(run.files[path].path)}: stays where it would not parse, would name a thing after itself or a call has nothing to call;"
                 " change that by hand"
             )
         if edited != text:
@@ -249,7 +252,7 @@ def _list_unbound(run: Run, changes: Sequence[FileChange]) -> Iterator[str]:
     for change in changes:
         if names := compare_names(change.before, run.texts[change.path], change.language).of_code:
             listed = ", ".join(f"`{name}`" for name in sorted(names))
-            yield f"{change.path}: no file tells where {listed} is imported from; add its import by hand"
+            yield f"{run.show(run.files[change.path].path)}: no file tells where {listed} is imported from; add its import by hand"
 
 
 def _changes_code(followed: FollowedEdit) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from graftline.agent.edits import PlaceEdit, digest_texts
 from graftline.agent.model import AgentModel
+from graftline.agent.places import Block
 from graftline.agent.proposal import Outcome, Proposal, Settings
 from graftline.agent.questions import answer_with_model, list_examples
 from graftline.agent.ranking import SearchMemory
@@ -34,6 +35,8 @@ class Run:
     kept_paths: frozenset[str]
     settings: Settings
     report: Callable[[str], None]
+    show: Callable[[Path], object] = str
+    """How sentences have the path of a file."""
     texts: dict[str, str] = field(default_factory=dict)
     rules: list[FileRule] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
@@ -67,12 +70,14 @@ class Run:
             ask = answer_with_model(self.instruction, self.model, list_examples(shown))
             followed = follow_edit(
                 changes, current, self.folder, self.sandbox, ask, self.instruction, self.settings.questions,
-                self.kept_texts,
+                self.kept_texts, self.show,
             )  # fmt: skip
             if followed.rules:
                 return followed
             questions = followed.questions  # one who knows nothing is no reason to do less than where nobody is asked
-        followed = follow_edit(changes, current, self.folder, self.sandbox, None, self.instruction, 0, self.kept_texts)
+        followed = follow_edit(
+            changes, current, self.folder, self.sandbox, None, self.instruction, 0, self.kept_texts, self.show
+        )
         return replace(followed, questions=questions)
 
     def accept(self, followed: FollowedEdit) -> None:
@@ -84,6 +89,10 @@ class Run:
         self.undone += [sentence.replace(ADVICE, "give an --example of it") for sentence in followed.undone]
         self.contradictions += followed.contradictions
         self.questions += followed.questions
+
+    def locate(self, block: Block) -> str:
+        """Return file and line of a block, as sentences have it."""
+        return f"{self.show(self.files[block.path].path)}:{block.start + 1}"
 
     @property
     def may_edit(self) -> bool:
@@ -111,7 +120,7 @@ class Run:
                 and parses(file.text, file.language)
             ):
                 self.texts[path] = file.text
-                self.undone.append(f"{path}: would not parse any more; change it by hand")
+                self.undone.append(f"{self.show(file.path)}: would not parse any more; change it by hand")
         named = assign_ids([replace(rule, id="") for rule in self.rules])  # they were made in several turns
         changed = [
             rewrite_accepted(file, self.texts[path], named)

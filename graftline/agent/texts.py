@@ -18,7 +18,7 @@ from graftline.rollouts.repository_task import RepositoryTask
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.runner import language_of
 
-_FOLDER = Path("/repository")
+_FOLDER = Path()
 
 
 def propose_change(

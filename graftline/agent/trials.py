@@ -42,7 +42,7 @@ class Trial:
 
 def try_place(run: Run, terms: Sequence[Term], block: Block, feedback: str) -> Trial | None:
     """Return what follows an edit of a place; None where its attempts do not agree, or it is not about the instruction."""
-    place, text = f"{block.path}:{block.start + 1}", run.texts[block.path]
+    place, text = run.locate(block), run.texts[block.path]
     written = None if feedback else edit_by_words(run.instruction, terms, block.text)
     edited = replace_block(text, block, written) if written is not None else text
     if written is not None and parses(edited, block.language):
@@ -74,7 +74,8 @@ def try_place(run: Run, terms: Sequence[Term], block: Block, feedback: str) -> T
     if followed is None:
         run.report(f"{place}: {fault}")
         run.undone.append(f"{place}: {fault}; {advice}")
-        run.state = run.state.apply(StateUpdate(open_issues=[*run.state.open_issues, f"{place}: {fault}"[:256]]))
+        issue = f"{block.path}:{block.start + 1}: {fault}"[:256]
+        run.state = run.state.apply(StateUpdate(open_issues=[*run.state.open_issues, issue]))
         return None
     return Trial(edit, change, followed, any(term.is_shared and not term.is_qualifier for term in named))
 
@@ -129,16 +130,18 @@ def hold_back(followed: FollowedEdit, named: Sequence[Term]) -> FollowedEdit:
 
 def accept_trial(run: Run, trial: Trial) -> None:
     """Make an edit, and have the rest follow."""
-    place = f"{trial.change.path}:{trial.edit.block.start + 1}"
+    block = trial.edit.block
     run.texts[trial.change.path] = trial.change.after
     count = len(run.rules)
     run.accept(trial.followed)
     if not trial.followed.rules:
         run.rules += learn_edit(trial.change, run.sandbox)
     summaries = [str(rule.id or rule.action)[:200] for rule in run.rules[count:]]
-    run.report(f"{place}: {trial.edit.agreement}, {pluralize(len(summaries), 'rule')}")
+    run.report(f"{run.locate(block)}: {trial.edit.agreement}, {pluralize(len(summaries), 'rule')}")
     run.state = run.state.apply(
         StateUpdate(
-            history=[f"edited {place}"], decisions=summaries or None, next_focus="what is like it and unchanged"
+            history=[f"edited {block.path}:{block.start + 1}"],
+            decisions=summaries or None,
+            next_focus="what is like it and unchanged",
         )
     )

@@ -87,10 +87,10 @@ def follow(
     letters = list[str]()
 
     def answer(question: "Question") -> bool | None:
-        letters.append(next(given_letters, "") or ask_model(question) or _ask(question))
+        letters.append(next(given_letters, "") or ask_model(question) or _ask(question, folder))
         return _ANSWERS[letters[-1]]
 
-    with open_rule_sandbox(root) as sandbox, _open_answers(root, model, instruction, changes) as ask_model:
+    with open_rule_sandbox(root) as sandbox, _open_answers(root, model, instruction, folder, changes) as ask_model:
         followed, result = follow(
             folder, changes, sandbox, answer if questions else None, instruction, questions,
             lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), keep=keep,
@@ -156,7 +156,7 @@ def _run_tests(root: Path | None, folder: Path, command: str, files: "Sequence[R
     return outcome
 
 
-def _ask(question: "Question") -> str:
+def _ask(question: "Question", folder: Path) -> str:
     """Ask a person at the terminal about a place; return the letter of the answer."""
     from graftline.core.text_diff import unified_diff
 
@@ -170,7 +170,9 @@ def _ask(question: "Question") -> str:
     context = [f" {line}" for line in lines[around:first]]
     after = [f" {line}" for line in lines[last + 1 : last + 1 + _LINES_AROUND]]
     shown = [line.rstrip("\n") for line in unified_diff(f"{old}\n", f"{new}\n", "", "")][3:]
-    print_lines([(f"{question.path}:{first + 1}", "bold"), *style_diff([*context, *shown, *after])], is_error=True)
+    print_lines(
+        [(f"{folder / question.path}:{first + 1}", "bold"), *style_diff([*context, *shown, *after])], is_error=True
+    )
     letter: str = click.prompt(
         "is this to be changed so? [y]es, [n]o, [d]o not know",
         type=click.Choice([*_ANSWERS]), show_choices=False, err=True,
@@ -180,7 +182,7 @@ def _ask(question: "Question") -> str:
 
 @contextmanager
 def _open_answers(
-    root: Path | None, model: str | None, instruction: str, changes: "Sequence[FileChange]"
+    root: Path | None, model: str | None, instruction: str, folder: Path, changes: "Sequence[FileChange]"
 ) -> "Iterator[Callable[[Question], str]]":
     """Open what has the letter of an answer by the language model `model`; that of nothing where there is no model."""
     if model is None:
@@ -197,7 +199,7 @@ def _open_answers(
 
         def ask_model(question: "Question") -> str:
             letter = letters[answer(question)]
-            click.echo(f"{question.path}: {model} answers {letter}", err=True)
+            click.echo(f"{folder / question.path}: {model} answers {letter}", err=True)
             return letter
 
         yield ask_model

@@ -104,7 +104,7 @@ def refactor(
         is_decided = is_written or bool(result.rejected) or ask
         _record(root, instruction, folder, proposal, result if is_decided else None, model or "", journal)
     if as_json:
-        print_json(_as_dict(proposal, agent_model, result, is_written))
+        print_json(_as_dict(folder, proposal, agent_model, result, is_written))
     else:
         _print_proposal(proposal, agent_model, result, is_written)
     if has_failed or (not result.files and proposal.outcome != "already done"):
@@ -242,10 +242,12 @@ def _print_proposal(
         click.echo(f"not looked at: {proposal.skipped}", err=True)
 
 
-def _as_dict(proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool) -> dict[str, Any]:
+def _as_dict(
+    folder: Path, proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool
+) -> dict[str, Any]:
     edits = [
         {
-            "path": edit.block.path,
+            "path": str(folder / edit.block.path),
             "line": edit.block.start + 1,
             "votes": edit.votes,
             "attempts": [attempt.fault or "edited" for attempt in edit.attempts],

@@ -1,7 +1,7 @@
 """A folder whose files follow an edit that was made by hand in some of them, as rules and as texts for somebody to review."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import repeat
@@ -59,10 +59,12 @@ def follow_edit(
     instruction: str = "",
     max_questions: int = 5,
     negatives: Mapping[str, str] | None = None,
+    show: Callable[[Path], object] = str,
 ) -> FollowedEdit:
     """Return what becomes of `files`, as they are below `folder`, if what `changes` show is done in all of them.
 
-    DataError if the changes show no edit that is small enough. Arguments as in `generalize`.
+    DataError if the changes show no edit that is small enough. `show` is how sentences have the path of a file; other
+    arguments as in `generalize`.
     """
     by_path = {file.path.relative_to(folder).as_posix(): file for file in files}
     # rules, imports and layout write line feeds; where lines end otherwise throughout, they do so again afterwards
@@ -76,7 +78,12 @@ def follow_edit(
         else Demonstration(change.path, change.before, change.after)
         for change in changes
     ]
-    proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions, negatives)
+
+    def show_path(path: str) -> str:
+        # an example is no file of the folder
+        return str(show(folder / path)) if path in by_path or path in (negatives or {}) else path
+
+    proposal = generalize(demonstrations, texts, sandbox, ask, instruction, max_questions, negatives, show_path)
     rules = [rule for proposed in proposal.rules for rule in _make_rules(proposed, changes, sandbox)]
     written = {
         path: text.replace("\n", "\r\n") if path in with_returns else text for path, text in proposal.texts.items()
@@ -84,7 +91,7 @@ def follow_edit(
     named = assign_ids(rules)
     changed = [rewrite_accepted(by_path[path], text, named) for path, text in sorted(written.items())]
     named = [count_places(rule, changed) for rule in named]
-    contradictions = find_contradictions((change.path, change.before, change.after) for change in changes)
+    contradictions = find_contradictions((show_path(change.path), change.before, change.after) for change in changes)
     return FollowedEdit(tuple(named), tuple(changed), proposal.undone, proposal.questions, tuple(contradictions))
 
 

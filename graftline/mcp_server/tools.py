@@ -203,8 +203,9 @@ def follow_tree(
     changes = read_changes(folder, None)
     with open_workers(call.actions) as sandbox:
         followed, result = follow(
-            folder, changes, sandbox, ask, instruction, len(answers) + 1, lambda groups: reject, call.watch
-        )
+            folder, changes, sandbox, ask, instruction, len(answers) + 1, lambda groups: reject, call.watch,
+            show=call.relative,
+        )  # fmt: skip
     if write and followed.contradictions and not answers:
         raise DataError(
             f"{path}: {'; '.join(followed.contradictions)}; show one of them at a time; nothing was changed"
@@ -236,7 +237,7 @@ def refactor_tree(
     with open_workers(call.actions) as sandbox, _open_model(call) as model:
         proposal = refactor(
             instruction, folder, sandbox=sandbox, model=model, examples=pairs, keep=keep_paths, tests=call.agent.tests,
-            jail=call.agent.jail, settings=Settings(attempts=attempts), report=call.report,
+            jail=call.agent.jail, settings=Settings(attempts=attempts), report=call.report, show=call.relative,
         )  # fmt: skip
         tokens = model.spent.tokens if model else 0
     result = choose_places(proposal.files, proposal.rules, proposal.skipped, lambda groups: reject, proposal.reach)

@@ -93,16 +93,18 @@ def generalize(
     instruction: str = "",
     max_questions: int = 5,
     negatives: Mapping[str, str] | None = None,
+    show: Callable[[str], str] = str,
 ) -> Proposal:
     """Return what becomes of `files` if what `demonstrations` show is done everywhere.
 
     `files` are as they are with the edits shown; those in folders of others (`VENDORED`) stay. `instruction` is what
     somebody says of the change, such as the subject of its commit. `ask` is called at most `max_questions` times. Of
-    rules that make the edit elsewhere, those that leave the texts of `negatives` as they are go before the others.
+    rules that make the edit elsewhere, those that leave the texts of `negatives` as they are go before the others. `show`
+    is how sentences have a path.
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
-    units, followers = read_units(demonstrations)
+    units, followers = read_units(demonstrations, show)
     own_files = {path: text for path, text in files.items() if not VENDORED & set(PurePosixPath(path).parts[:-1])}
     repository = _make_repository(own_files, sandbox)
     to_stay = _make_repository(negatives or {}, sandbox)
@@ -125,11 +127,13 @@ def generalize(
         if focus is None:
             break
         if step == _MAX_STEPS:
-            undone.append(f"{focus.path}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left")
+            undone.append(
+                f"{show(focus.path)}: only {_MAX_STEPS} rules are made of one edit; commit, and show what is left"
+            )
             break
         selection, support = _choose(focus, units, repository, to_stay, instruction, interview, shared)
         if selection is None:
-            undone.append(f"{focus.path}: no rule makes the edit that is left; do it by hand where it is wanted")
+            undone.append(f"{show(focus.path)}: no rule makes the edit that is left; do it by hand where it is wanted")
             units.remove(focus)
             continue
         option, edited = selection.choice.options[0], _words_of(focus, focus.sites[0])
@@ -137,16 +141,16 @@ def generalize(
         if not selection.is_sure:
             if selection.considered:
                 reason = f"{pluralize(selection.considered, 'place')} may be meant, and it is not clear which"
-                undone.append(f"{focus.path}: {reason}; {ADVICE}")
+                undone.append(f"{show(focus.path)}: {reason}; {ADVICE}")
             else:
-                undone.append(f"{focus.path}: no other place looks like the edit")
+                undone.append(f"{show(focus.path)}: no other place looks like the edit")
             continue
         shared |= edited if support > 1 else frozenset()
         rules.append(_apply(selection, focus.language, repository, [edited_files]))
         options.append(option)
         if selection.refused:
             places = pluralize(len(selection.refused), "place")
-            undone.append(f"{focus.path}: {places} like the edit not changed; edit one of them if they are meant")
+            undone.append(f"{show(focus.path)}: {places} like the edit not changed; edit one of them if they are meant")
     renaming = read_renaming(instruction)
     if renaming is not None and renaming not in [option.renamed for option in options]:
         for language in sorted({unit.language for unit in units}):
@@ -157,10 +161,10 @@ def generalize(
     rules += _follow(followers, repository, originals, instruction)
     if options:
         names: dict[str, NameChanges] = {}
-        undone += _repair_files(repository, originals, demonstrations, options, names)
+        undone += _repair_files(repository, originals, demonstrations, options, names, show)
         undone += _follow_imports(repository, names, shown_before, options)
         undone += _list_old_definitions(repository, options)
-        undone += _restore_broken(repository, originals)
+        undone += _restore_broken(repository, originals, show)
     changed = {path: text for path, text in repository.texts.items() if text != originals[path]}
     return Proposal(tuple(rules), changed, tuple(undone), interview.questions)
 
@@ -225,6 +229,7 @@ def _repair_files(
     demonstrations: Sequence[Demonstration],
     options: Sequence[Option],
     names: dict[str, NameChanges],
+    show: Callable[[str], str],
 ) -> Iterator[str]:
     """Repair what no rule can see, or take it back: layout, aliases, strings in types. Yield what is not done, as sentences.
 
@@ -236,7 +241,7 @@ def _repair_files(
         faults.setdefault((path, fault), []).append(line)
     for (path, fault), (line, *further) in faults.items():
         more = f" and {pluralize(len(further), 'place')} more" if further else ""
-        yield f"{path}:{line}{more}: {fault}; change {'them' if further else 'it'} by hand"
+        yield f"{show(path)}:{line}{more}: {fault}; change {'them' if further else 'it'} by hand"
     shown = {edit.path: edit.before for edit in demonstrations}
     aliases: dict[Language, dict[Imported, Alias]] = {}
     for edit in demonstrations:
@@ -257,12 +262,12 @@ def _repair_files(
             is_alias = all(_writes_alias(option, alias) for option in options for alias in own.values())
             aliased = follow_aliases(before, originals[path] if is_alias else text, own, language)
             if aliased is None:
-                yield f"{path}: gives the new name, or the old one, another meaning; change it by hand"
+                yield f"{show(path)}: gives the new name, or the old one, another meaning; change it by hand"
             text = originals[path] if aliased is None else aliased
         if language == "python":
             text, count = quote_annotations(originals[path], text)
             if count:
-                yield f"{path}: a string beside `|` fails when it is run; change {count} of its places by hand"
+                yield f"{show(path)}: a string beside `|` fails when it is run; change {count} of its places by hand"
         repository.texts[path] = text
         if text != before:
             with suppress(DataError):
@@ -297,13 +302,13 @@ def _follow_imports(
     return [f"{name}: no file tells where it is imported from; add its imports by hand" for name in sorted(lacking)]
 
 
-def _restore_broken(repository: Repository, originals: Mapping[str, str]) -> Iterator[str]:
+def _restore_broken(repository: Repository, originals: Mapping[str, str], show: Callable[[str], str]) -> Iterator[str]:
     """Leave files as they were that would not parse any more; yield a sentence for each."""
     for path, text in repository.texts.items():
         before, language = originals[path], repository.languages[path]
         if text != before and not parses(text, language) and parses(before, language):
             repository.texts[path] = before
-            yield f"{path}: would not parse any more; change it by hand"
+            yield f"{show(path)}: would not parse any more; change it by hand"
 
 
 def _list_old_definitions(repository: Repository, options: Sequence[Option]) -> list[str]:

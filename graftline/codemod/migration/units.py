@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,18 +71,21 @@ class Unit:
         self.before = apply_sites(self.before, near, 0, len(self.before))
 
 
-def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], list[Unit]]:
+def read_units(
+    demonstrations: Iterable[Demonstration], show: Callable[[str], str] = str
+) -> tuple[list[Unit], list[Unit]]:
     """Return the units that show what is meant, edits that several units share first, and those that follow them.
 
     Where code is shown, imports and comments follow it; where comments alone are, the code that they speak of leads.
-    Imports that follow by themselves are left out, but not that a name comes from another module.
+    Imports that follow by themselves are left out, but not that a name comes from another module. `show` is how errors
+    have a path.
 
     DataError if nothing is shown, or a file shown is in no known language.
     """
     demonstrations = list(demonstrations)
-    units = list(_split(demonstrations))
+    units = list(_split(demonstrations, show))
     if not units:
-        paths = ", ".join(sorted({shown.path for shown in demonstrations})[:3]) or "demonstrations"
+        paths = ", ".join(sorted({show(shown.path) for shown in demonstrations})[:3]) or "demonstrations"
         raise DataError(
             f"{paths}: shows no edit that is small enough and parses: of at most {MAX_CHANGED_LINES} lines, in a statement or"
             f" function of at most {MAX_LINES}; make the edit in a shorter one"
@@ -101,12 +104,12 @@ def read_units(demonstrations: Iterable[Demonstration]) -> tuple[list[Unit], lis
     return [leading[n] for n in order], [u for u, role in zip(units, roles, strict=True) if role == "follower"]
 
 
-def _split(demonstrations: Iterable[Demonstration]) -> Iterator[Unit]:
+def _split(demonstrations: Iterable[Demonstration], show: Callable[[str], str]) -> Iterator[Unit]:
     for shown in demonstrations:
         language = language_of(shown.path)
         if language is None:
             raise DataError(
-                f"{shown.path}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}"
+                f"{show(shown.path)}: its name says no language; expected one of {', '.join(sorted(LANGUAGE_OF))}"
             )
         if is_safe(shown.before) and is_safe(shown.after):
             for hunk in split_into_hunks(shown.before, shown.after, language):

@@ -196,7 +196,7 @@ def test_a_name_that_is_defined_already_is_not_defined_once_more(repository: Pat
         (repository / name).unlink()
     proposal = run(repository, "Load with fetch() instead of get()")
     assert changed(proposal, repository).keys() == {"app/b.py"}
-    assert proposal.undone[0].startswith("app/net.py:1: the file would define `fetch` twice;")
+    assert proposal.undone[0].startswith(f"{repository}/app/net.py:1: the file would define `fetch` twice;")
 
 
 def test_an_example_leads_and_what_is_kept_stays(repository: Path, model: FakeModel) -> None:

@@ -77,7 +77,7 @@ def test_a_model_changes_the_repository_for_review_and_it_can_be_taken_back(
     shown = run(INSTRUCTION, "repo", "--model", "near")
     assert (shown.exit_code, texts()) == (0, FILES), shown.output
     assert "+    return client.fetch_all(url, 3)" in shown.stdout
-    assert "3 of 3 attempts agree" in shown.stderr
+    assert re.search(r"^repo/app/\w+\.py:\d+: 3 of 3 attempts agree", shown.stderr, re.MULTILINE), shown.stderr
     page = Path("data/agent/review/review.html").read_text("utf-8")
     assert "repo --model near --attempts 4 --write" in page
     assert "fetch_all" in Path("data/agent/review/rules.yml").read_text("utf-8")
@@ -85,6 +85,7 @@ def test_a_model_changes_the_repository_for_review_and_it_can_be_taken_back(
     written = run(INSTRUCTION, "repo", "--model", "near", "--write", "--json")
     output = json.loads(written.stdout)
     assert (written.exit_code, output["written"], output["outcome"]) == (0, True, "changed")
+    assert all(row["path"].startswith("repo/app/") for row in (*output["edits"], *output["files"]))
     assert texts() == {name: text.replace("get_all", "fetch_all") for name, text in FILES.items()}
     assert (len(server.seen().bodies), output["model"]["replayed"]) == (asked, output["model"]["questions"])
     undone = CliRunner().invoke(main, ["--root", ".", "undo", "repo"])
@@ -225,7 +226,7 @@ def test_what_would_not_parse_or_names_a_thing_after_itself_stays(repository: Pa
     casts = "import typing\n\n\nx = typing.cast(int, 1)\ny = [typing.cast]\n"
     (repository / "app/m.py").write_text(casts, "utf-8")
     removed = run("Remove `typing.cast`.", "repo", "--write", "--force")
-    assert "app/m.py: stays where it would not parse" in removed.stderr
+    assert "not done: repo/app/m.py: stays where it would not parse" in removed.stderr
     assert (repository / "app/m.py").read_text("utf-8") == "import typing\n\n\nx = typing.cast(int, 1)\ny = []\n"
     result = run("Use `(str, bytes)` instead of `basestring`.", "repo", "--write", "--force")
     assert result.exit_code == 0, result.stderr
@@ -233,7 +234,7 @@ def test_what_would_not_parse_or_names_a_thing_after_itself_stays(repository: Pa
         compile(path.read_text("utf-8"), str(path), "exec")
     assert "isinstance(x, (str, bytes))" in (repository / "app/n.py").read_text("utf-8")
     assert (repository / "app/types.py").read_text("utf-8") == texts["app/types.py"]
-    assert "app/types.py: stays where it would not parse" in result.stderr
+    assert "not done: repo/app/types.py: stays where it would not parse" in result.stderr
 
 
 def test_a_sentence_whose_halves_share_a_word_is_done_where_only_the_new_half_is_there(repository: Path) -> None:

@@ -173,6 +173,8 @@ async def test_the_rest_follows_an_edit_and_a_question_is_asked(repository: Path
         assert "nothing was changed" in await refuse(client, "follow_edit", write=True)
         assert (await ask(client, "follow_edit", answers="y", write=True))["written"] is True
         assert texts(repository) == {**FILES, "a.py": edited, "app/b.py": FILES["app/b.py"].replace("get", "fetch")}
+        alone = await ask(client, "follow_edit", path="app")
+        assert [line.partition(": ")[0] for line in alone["undone"]] == ["app/b.py"]
         learned = await ask(client, "learn_rule", from_diff=True, path="app")
         assert (learned["solved"], "fetch" in learned["yaml"]) == (True, True)
 
