@@ -16,13 +16,14 @@ from pydantic import SecretStr
 from graftline.harbor.contract import SuccessStatus
 from graftline.harbor.executors.base import Execution, MemoryExecutor, RolloutSpec
 from graftline.harbor.localapi.served import serve_task_app
+from graftline.harbor.model_proxy.proxy import ModelProxy
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.prompt_jobs import Optimizer
 from graftline.harbor.service.state import ServiceSettings
 
 KEY = "a-key-of-the-tests-alone"
-_WITHIN_S = 240.0
+WITHIN_S = 240.0
 Outcomes = Callable[[RolloutSpec], Execution]
 
 
@@ -60,22 +61,27 @@ class Gate:
 
     def __call__(self, box: RolloutSpec) -> Execution:
         self.order.append(box.rollout_id)
-        assert self.is_open.wait(_WITHIN_S)
+        assert self.is_open.wait(WITHIN_S)
         return half(box)
 
 
 @contextmanager
 def service(
-    url: str, outcomes: Outcomes = half, optimizer: Optimizer | None = None, **settings: Any
+    url: str,
+    outcomes: Outcomes = half,
+    optimizer: Optimizer | None = None,
+    proxy: ModelProxy | None = None,
+    **settings: Any,
 ) -> Iterator[httpx.Client]:
     """Yield a client of a service over the database `url`."""
     with Database(url) as database:
         settings_ = ServiceSettings(**settings)
-        app = create_service(database, MemoryExecutor(outcomes), [SecretStr(KEY)], settings_, optimizer=optimizer)
+        secrets = {"OPENAI_API_KEY": "sk-that-no-box-may-see"} if proxy else {}
+        app = create_service(database, MemoryExecutor(outcomes), [SecretStr(KEY)], settings_, secrets, optimizer, proxy)
         with (
             serve_task_app(app) as base,
             httpx.Client(
-                base_url=base, headers={"Authorization": f"Bearer {KEY}"}, timeout=_WITHIN_S, verify=False
+                base_url=base, headers={"Authorization": f"Bearer {KEY}"}, timeout=WITHIN_S, verify=False
             ) as client,
         ):
             yield client
@@ -83,13 +89,21 @@ def service(
 
 def until(client: httpx.Client, path: str, holds: Callable[[Any], bool]) -> Any:
     """Return what is at `path` once it holds."""
-    deadline = time.monotonic() + _WITHIN_S
+    deadline = time.monotonic() + WITHIN_S
     while True:
         found = client.get(path).json()
         if holds(found):
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.01)
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Return once something holds."""
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def deployed(client: httpx.Client, **more: Any) -> str:

@@ -117,7 +117,7 @@ def serve(
         click.echo(f"executor {executor}, files below {folder}; interrupt to end")
 
     with _open_optimizer(paths, secrets, proposer) as optimizer:
-        serve(settings, folder, secrets, database, announce, optimizer)
+        serve(settings, folder, secrets, database, announce, optimizer, paths.configs)
 
 
 @click.command()

@@ -192,8 +192,8 @@ def import_(
 @output_option
 @click.pass_obj
 def export(root: Path | None, source: str, folder: Path, url: str) -> Output:
-    """Write SOURCE to folders in FOLDER: a tasks.jsonl, or changes of repositories, as Harbor tasks, or a rollout, by its id,
-    as a Harbor trial."""
+    """Write SOURCE to folders in FOLDER: a tasks.jsonl, or changes of repositories, as Harbor tasks, or a rollout or an
+    evaluation, by its id, as Harbor trials."""
     if Path(source).exists():
         from graftline.harbor.environments.manifest import by_id, load_tasks
         from graftline.harbor.task_format.exporting import export_harbor_task
@@ -207,13 +207,9 @@ def export(root: Path | None, source: str, folder: Path, url: str) -> Output:
             by_ids = by_id(load_tasks(Path(source)))
             folders = [folder / export_harbor_task(task, folder).id for task in by_ids.values()]
     else:
-        from urllib.parse import quote
+        from graftline.harbor.model_proxy.exports import export_rollouts
 
-        from graftline.harbor.execution import ROLLOUTS
-        from graftline.harbor.task_format.exporting import write_trial
-
-        view = open_service(root, url).client.request("GET", f"{ROLLOUTS}/{quote(source, safe='')}")
-        folders = [write_trial(view, folder)]
+        folders = export_rollouts(open_service(root, url).client, source, folder)
     return Output({"folders": folders}, text=f"{pluralize(len(folders), 'folder')} in {folder}")
 
 

@@ -353,6 +353,12 @@ class RolloutPage(Answer):
     next_cursor: str | None = None
 
 
+class ModelCalls(Answer):
+    """What an attempt asked of its model, a row for each call: `model_proxy.calls` makes whole calls of them."""
+
+    calls: tuple[dict[str, Any], ...] = ()
+
+
 class JobAnswer(Answer):
     """A job."""
 

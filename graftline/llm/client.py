@@ -6,7 +6,8 @@ Nothing is tried again here, and nothing is waited for shorter than the caller w
 import asyncio
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
@@ -172,46 +173,83 @@ class ActorClient:
             raise self._fault(status, headers, content)
         return content
 
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> AsyncIterator[tuple[int, httpx.Headers, AsyncIterator[bytes]]]:
+        """Yield status, headers and, piece by piece as it comes, the content of the answer at `path` of the interface.
+
+        Whoever leaves before the last piece closes the connection, upon which servers stop working. Raises Fault, also from
+        the pieces, where the connection fails.
+        """
+        url = self._base.join(f"{self._api_path}{path}")
+        async with self._send(method, url, body, headers) as answer:
+            yield answer
+
+    def redact(self, text: str) -> str:
+        """Return `text` without the key of the server."""
+        return text if self._key is None else text.replace(self._key.get_secret_value(), "[secret]")
+
     async def _exchange(
         self, method: str, url: httpx.URL, body: bytes, request_id: str = ""
     ) -> tuple[int, httpx.Headers, bytes]:
-        headers = [*self._headers, (b"content-length", b"%d" % len(body))]
-        if request_id:
-            headers.append((b"x-request-id", request_id.encode()))
+        more = [(b"x-request-id", request_id.encode())] if request_id else []
+        pieces, size = [], 0
+        async with self._send(method, url, body, more) as (status, headers, content):
+            async for piece in content:
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MAX_ANSWER_BYTES:
+                    raise Fault(FaultKind.MALFORMED, f"answers with more than {_MAX_ANSWER_BYTES} bytes")
+        return status, headers, b"".join(pieces)
+
+    @asynccontextmanager
+    async def _send(
+        self, method: str, url: httpx.URL, body: bytes, more_headers: Sequence[tuple[bytes, bytes]]
+    ) -> AsyncIterator[tuple[int, httpx.Headers, AsyncIterator[bytes]]]:
+        headers = [*self._headers, *more_headers, (b"content-length", b"%d" % len(body))]
         request = httpx.Request(
             method, url, headers=headers, stream=httpx.ByteStream(body), extensions={"timeout": self._timeouts}
         )
         # the one that was used last is the likeliest to be open still
         transport = self._idle.pop().transport if self._idle else self._new_transport()
+        is_whole = False
         try:
             response = await transport.handle_async_request(request)
-            content = await _content(response)
+            stream = response.stream
+            assert isinstance(stream, httpx.AsyncByteStream)  # an asynchronous transport has no other
+
+            async def pieces() -> AsyncIterator[bytes]:
+                nonlocal is_whole
+                async for piece in stream:
+                    yield piece
+                is_whole = True
+
+            try:
+                yield response.status_code, response.headers, pieces()
+            finally:
+                await stream.aclose()
         except httpx.ConnectTimeout:
-            await transport.aclose()
             raise Fault(
                 FaultKind.UNREACHABLE, f"cannot be reached: no connection within {self._timeouts['connect']:g} s"
             ) from None
         except httpx.ConnectError as error:
-            await transport.aclose()
             raise Fault(FaultKind.UNREACHABLE, f"cannot be reached: {system_reason(error)}") from None
         except httpx.TransportError as error:
-            await transport.aclose()
             # without its text, which may quote what was sent
             raise Fault(FaultKind.TORN, f"broke the connection off ({type(error).__name__})") from None
-        except BaseException:
-            await transport.aclose()
-            raise
-        self._idle.append(_Lane(transport, time.monotonic()))
-        return response.status_code, response.headers, content
+        finally:
+            if is_whole:
+                self._idle.append(_Lane(transport, time.monotonic()))
+            else:
+                await transport.aclose()
 
     def _new_transport(self) -> httpx.AsyncHTTPTransport:
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEEP_ALIVE_S)
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, limits=limits)
 
     def _fault(self, status: int, headers: httpx.Headers, content: bytes) -> Fault:
-        message = error_message(content)
-        if self._key is not None:
-            message = message.replace(self._key.get_secret_value(), "[secret]")
+        message = self.redact(error_message(content))
         kind = FaultKind.REFUSED
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             kind = FaultKind.LIMITED
@@ -220,21 +258,6 @@ class ActorClient:
         elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = FaultKind.FAILED
         return Fault(kind, f"answers {status}: {message}", retry_after_s(headers.get("Retry-After", "")), status)
-
-
-async def _content(response: httpx.Response) -> bytes:
-    stream = response.stream
-    assert isinstance(stream, httpx.AsyncByteStream)  # an asynchronous transport has no other
-    pieces, size = [], 0
-    try:
-        async for piece in stream:
-            pieces.append(piece)
-            size += len(piece)
-            if size > _MAX_ANSWER_BYTES:
-                raise Fault(FaultKind.MALFORMED, f"answers with more than {_MAX_ANSWER_BYTES} bytes")
-    finally:
-        await stream.aclose()
-    return b"".join(pieces)
 
 
 _SAID_CHARACTERS = 300

@@ -19,6 +19,8 @@ _NOTICED_SHARE = 0.1
 _CAUSES: Mapping[str, str] = {
     "bad_chat": "without a list of messages, each with a known role and a text",
     "no_target": "without an answer to learn",
+    "no_contrast": "of tasks whose rollouts are all worth the same",
+    "no_tokens": "without token ids and logprobs, which the server that was asked did not give",
     "not_comparable": "with an action too long to be compared",
     "refused": "that the renderer does not take, as thoughts are not by one that is told not to think",
 }

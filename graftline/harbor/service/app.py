@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from graftline import __version__
 from graftline.core.errors import HarborError
 from graftline.harbor.executors.base import Executor
+from graftline.harbor.model_proxy.proxy import ModelProxy
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.service.database import Database, is_duplicate
 from graftline.harbor.service.deployments import deployment_routes
@@ -33,12 +34,14 @@ def create_service(
     settings: ServiceSettings | None = None,
     secrets: Mapping[str, str] | None = None,
     optimizer: Optimizer | None = None,
+    proxy: ModelProxy | None = None,
 ) -> FastAPI:
     """Return the service as an ASGI application; its workers start and stop with it.
 
-    `secrets` are variables that containers get; without an `optimizer`, prompt optimizations are kept.
+    `secrets` are variables that containers get; without an `optimizer`, prompt optimizations are kept; by `proxy` agents ask
+    their model.
     """
-    service = Service(database, executor, settings or ServiceSettings(), secrets or {})
+    service = Service(database, executor, settings or ServiceSettings(), secrets or {}, proxy)
     workers = Workers(service, optimizer)
 
     @asynccontextmanager

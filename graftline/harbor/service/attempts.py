@@ -62,7 +62,7 @@ class AttemptRunner:
     def run(self, rollout: Row[Any], cancelled: threading.Event, is_stopping: Callable[[], bool]) -> bool:
         """Make one attempt at `rollout`, and write down how it ended; return whether the rollout has ended with it."""
         number, settings = rollout.attempts + 1, self._service.settings
-        execution, lock = self._execute(rollout, number, lambda: cancelled.is_set() or is_stopping())
+        execution, lock = self._execute(rollout, number, cancelled, is_stopping)
         if execution.failure_cause is FailureCause.CANCELLED and not cancelled.is_set():
             # nobody wanted it to end but this process, which ends itself
             execution = _failure(FailureCause.HARBOR_FAILED, "the service was stopped while it ran")
@@ -84,14 +84,25 @@ class AttemptRunner:
         return is_released != is_retried
 
     def _execute(
-        self, rollout: Row[Any], number: int, is_cancelled: Callable[[], bool]
+        self, rollout: Row[Any], number: int, cancelled: threading.Event, is_stopping: Callable[[], bool]
     ) -> tuple[Execution, dict[str, Any]]:
+        def is_cancelled() -> bool:
+            return cancelled.is_set() or is_stopping()
+
         if is_cancelled():
             return _failure(FailureCause.CANCELLED, "it was cancelled before it started"), {}
         try:
             prepared = self._prepare(rollout.deployment_id)
             spec = rollout_spec(rollout, prepared, number, self._service.secrets)
-            execution = self._service.executor.run(spec, is_cancelled)
+            proxy = self._service.proxy
+            if proxy is None:
+                execution = self._service.executor.run(spec, is_cancelled)
+            else:
+                with proxy.session_of(spec, rollout.job_id, _budget(rollout), cancelled.set) as (spec, session):
+                    execution = self._service.executor.run(spec, is_cancelled)
+                params = spec.request["params"]
+                agent = next((str(params[name]) for name in _AGENT_KEYS if params.get(name)), "")
+                execution = proxy.judge(session, execution, agent)
         except DataError as error:
             # what the request lays over the snapshot cannot be laid
             return Execution(SuccessStatus.APPLY_FAILED, None, FailureCause.UNCLASSIFIED, str(error)), {}
@@ -168,6 +179,11 @@ def entrypoint_input(
         "limits": {**deployment.limits, "timeout_s": timeout_s},
         "params": {**agents, **config, **(params if isinstance(params, dict) else {})},
     }
+
+
+def _budget(rollout: Row[Any]) -> dict[str, Any]:
+    names = {"max_usd": "max_usd", "max_tokens": "max_tokens", "usd": "spent_usd", "tokens": "spent_tokens"}
+    return {name: rollout._mapping[column] for name, column in names.items() if rollout.job_id is not None}
 
 
 def _timeout_s(limits: HarborLimits, request: RolloutRequest) -> int:

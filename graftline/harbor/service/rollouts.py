@@ -21,11 +21,13 @@ from graftline.harbor.messages import (
     AttemptAnswer,
     DeploymentRollout,
     LegacyRollout,
+    ModelCalls,
     RolloutAnswer,
     RolloutCreate,
     RolloutPage,
     RolloutStatus,
 )
+from graftline.harbor.model_proxy.calls import call_lines
 from graftline.harbor.refusal import RequestError, not_found
 from graftline.harbor.service import queue
 from graftline.harbor.service.attempts import response_without_attempt
@@ -112,6 +114,15 @@ def rollout_routes(service: Service) -> APIRouter:
     def one(rollout_id: str) -> RolloutAnswer:
         """Return a rollout with all its attempts."""
         return rollout_view(service, rollout_id)
+
+    @router.get(f"{_AT}/{{rollout_id}}/calls", tags=tags, response_model=ModelCalls, responses=problems(404))
+    def model_calls(rollout_id: str) -> Response:
+        """Return what the last attempt asked of its model, as `model_proxy.calls` keeps it; nothing without a proxy."""
+        view = rollout_view(service, rollout_id)
+        number = view.attempts[-1].number if view.attempts else 0
+        proxy = service.proxy
+        lines = call_lines(proxy.sessions.path(view.rollout_id, number)) if proxy is not None and number else []
+        return Response(b'{"calls":[%s]}' % b",".join(lines), media_type="application/json")
 
     @router.get(f"{_AT}/{{rollout_id}}/events", tags=tags, **STREAMED)
     async def events(rollout_id: str, last: LastEvent = 0) -> Response:

@@ -19,10 +19,12 @@ from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, Daytona
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.localapi.served import serve_app
+from graftline.harbor.model_proxy.proxy import ModelProxy, ModelProxyConfig, serve_model_proxy
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.prompt_jobs import Optimizer
 from graftline.harbor.service.state import ServiceSettings
+from graftline.llm.fleet import load_fleet
 
 KEY_VARIABLE = "GRAFTLINE_HARBOR_KEY"
 DATABASE_VARIABLE = "GRAFTLINE_HARBOR_DATABASE"
@@ -44,6 +46,8 @@ class HarborSettings(Config):
     """Says that something in front of it encrypts: only then other addresses than loopback are taken."""
     executor: ExecutorConfig = Field(default_factory=LocalExecutorConfig, discriminator="kind")
     service: ServiceSettings = ServiceSettings()
+    proxy: ModelProxyConfig | None = None
+    """By which agents ask their model; without one they ask it themselves."""
 
 
 def open_executor(config: ExecutorConfig, folder: Path, secrets_: Secrets) -> Executor:
@@ -92,13 +96,14 @@ def serve(
     database: str = "",
     started: Callable[[str], None] = lambda url: None,
     optimizer: Optimizer | None = None,
+    configs: Path | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; `started` gets the address. For the main thread of a process.
 
     Raises:
         ConfigError: as `serve_in_thread`.
     """
-    with serve_in_thread(settings, root, secrets_, database, optimizer) as (url, _):
+    with serve_in_thread(settings, root, secrets_, database, optimizer, configs) as (url, _):
         end = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: end.set())
@@ -108,11 +113,17 @@ def serve(
 
 @contextmanager
 def serve_in_thread(
-    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
+    settings: HarborSettings,
+    root: Path,
+    secrets_: Secrets,
+    database: str = "",
+    optimizer: Optimizer | None = None,
+    configs: Path | None = None,
 ) -> Iterator[tuple[str, SecretStr]]:
     """Serve in a thread of this process for as long as the block runs, and yield the address and the key.
 
-    Files are below `root`. `optimizer` carries out prompt optimizations; without one they are kept.
+    Files are below `root`. `optimizer` carries out prompt optimizations; without one they are kept. `configs` has the fleets, of
+    which a proxy asks one.
 
     Raises:
         ConfigError: the address is not one of this machine, or taken; or a secret is missing.
@@ -126,7 +137,10 @@ def serve_in_thread(
         closing(listen(settings)) as listener,
         Database(_database_url(root, secrets_, database)) as base,
         closing(open_executor(settings.executor, root, secrets_)) as executor,
-        serve_app(create_service(base, executor, [key], settings.service, variables, optimizer), listener) as url,
+        _serve_proxy(settings.proxy, root, secrets_, configs) as proxy,
+        serve_app(
+            create_service(base, executor, [key], settings.service, variables, optimizer, proxy), listener
+        ) as url,
     ):
         yield url, key
 
@@ -144,6 +158,21 @@ def listen(settings: HarborSettings) -> socket.socket:
         )
     # before all is opened: until then others could have the port as well
     return open_listener(settings.host, settings.port)
+
+
+@contextmanager
+def _serve_proxy(
+    config: ModelProxyConfig | None, root: Path, secrets_: Secrets, configs: Path | None
+) -> Iterator[ModelProxy | None]:
+    if config is None:
+        yield None
+        return
+    if configs is None:
+        raise ConfigError("proxy: there is no configs/vllm_actors.yaml here that its fleet could be of; leave it out")
+    fleet = load_fleet(configs, config.fleet)
+    key = secrets_.require(fleet.api_key, f"proxy, fleet {config.fleet}") if fleet.api_key else None
+    with serve_model_proxy(config, fleet, key, root / "model_calls") as proxy:
+        yield proxy
 
 
 def _database_url(root: Path, secrets_: Secrets, url: str) -> str:

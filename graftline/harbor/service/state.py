@@ -11,6 +11,7 @@ from pydantic import Field
 
 from graftline.core.config import Config
 from graftline.harbor.executors.base import Executor
+from graftline.harbor.model_proxy.proxy import ModelProxy
 from graftline.harbor.service.database import Database
 
 
@@ -85,6 +86,8 @@ class Service:
     settings: ServiceSettings
     secrets: Mapping[str, str] = field(repr=False)
     """Variables that containers get."""
+    proxy: ModelProxy | None = None
+    """By which agents ask their model; None where they ask it themselves."""
     listeners: Listeners = field(default_factory=Listeners)
     work: threading.Event = field(default_factory=threading.Event)
     """Set when there may be something to do."""

@@ -40,7 +40,8 @@ Comparison = tuple[Example, SampledAnswer, list[float]]
 
 
 class DistillConfig(RolloutConfig):
-    """On-policy distillation on questions: files with a `prompt` or with `messages`, whose last answer is left out."""
+    """On-policy distillation on questions: files with a `prompt` or with `messages`, whose last answer is left out, or with
+    `prompt_token_ids`."""
 
     recipe: Literal["distill"] = "distill"
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
@@ -134,8 +135,12 @@ def _reverse_kl(comparisons: Sequence[Comparison]) -> float:
 
 
 def _read_questions(path: Path) -> list[tuple[Any, None]]:
-    questions = []
+    questions: list[tuple[Any, None]] = []
     for number, row in enumerate(read_objects(path), 1):
+        if (ids := row.get("prompt_token_ids")) and isinstance(ids, list) and all(type(id) is int for id in ids):
+            # what an agent asked, as the server read it: with its tools, which renderers write otherwise
+            questions.append((ids, None))
+            continue
         chat = row.get("prompt") or row.get("messages")
         if not isinstance(chat, list) or not chat:
             raise DataError(

@@ -13,6 +13,7 @@ from graftline.training.memory import MODEL as MEMORY_MODEL
 from graftline.training.recipes.base import OpenSandbox, Recipe
 from graftline.training.recipes.distill import Distill, DistillConfig
 from graftline.training.recipes.dpo import Dpo, DpoConfig
+from graftline.training.recipes.recorded import RecordedGrpo
 from graftline.training.recipes.sl_basic import SlBasic, SlBasicConfig
 from graftline.training.recipes.srl import Srl, SrlConfig
 from graftline.training.recipes.tasks import ExpertIteration, ExpertIterationConfig, RlGrpo, RlGrpoConfig
@@ -100,6 +101,8 @@ def open_recipe(config: TinkerTrainingConfig, sandbox: OpenSandbox | None = None
             return Distill(config)
         case ExpertIterationConfig():
             return ExpertIteration(config, sandbox or _sandbox_of_this_machine)
+        case RlGrpoConfig(reward="recorded"):
+            return RecordedGrpo(config)
         case RlGrpoConfig():
             return RlGrpo(config, sandbox or _sandbox_of_this_machine)
     raise TypeError(f"{type(config).__name__} is the configuration of no recipe")

@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 _SAMPLER_TTL_S = 3600
 _MIN_DEVIATION = 1e-6
 
-Rows = Sequence[tuple[Sequence[Mapping[str, str]], Any]]
-"""Questions as chats, each with what else a recipe needs of it."""
+Rows = Sequence[tuple[Sequence[Mapping[str, str]] | list[int], Any]]
+"""Questions as chats, or as the tokens that were asked, each with what else a recipe needs of it."""
 
 
 class RolloutConfig(TinkerTrainingConfig):

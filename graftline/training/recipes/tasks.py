@@ -39,8 +39,9 @@ class TasksConfig(GroupConfig):
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
     prompt: str = "brief"
     """Of `configs/teacher_prompts.yaml`: how tasks are asked, and in which form they are answered."""
-    reward: RewardName = "sandbox"
-    """What answers are worth (`recipes.rewards`)."""
+    reward: RewardName | Literal["recorded"] = "sandbox"
+    """What answers are worth (`recipes.rewards`); with `recorded`, of `rl_grpo` alone, answers are not drawn but read
+    (`recipes.recorded`)."""
     weights: RewardWeights = RewardWeights()
     """Of reward `sandbox`."""
 
@@ -55,6 +56,7 @@ class ExpertIterationConfig(TasksConfig):
     """Learning from one's own right answers."""
 
     recipe: Literal["expert_iteration"] = "expert_iteration"
+    reward: RewardName = "sandbox"
     least_reward: float = Field(default=0.7, gt=0, le=1)
     """Of an answer that is right."""
 
@@ -72,6 +74,7 @@ class TasksRecipe(GroupRecipe):
         config = self._config
         self._rollouts = Rollouts(config, tokenizer)
         prompt = load_prompt(Paths(root).configs, config.prompt)
+        assert config.reward != "recorded"  # that has a recipe of its own
         self._reward = open_reward(config.reward, prompt, self._open_sandbox, config.weights)
         held_out = self._questions(root / config.held_out) if config.held_out else []
         return self._rollouts.load(root, self._questions(root / config.dataset), held_out)

@@ -98,7 +98,7 @@ def test_the_document_of_the_service_names_every_route_and_its_refusals(sqlite_u
         document = httpx.get(f"{client.base_url}/openapi.json").json()
     paths = {(method, path) for path, methods in document["paths"].items() for method in methods}
     assert ("post", "/api/harbor/deployments/{deployment}/rollout") in paths
-    assert len(paths) == 27
+    assert len(paths) == 28
     for method, path in paths - {("get", "/health")}:
         answers = document["paths"][path][method]["responses"]
         assert {"401", "413", "422"} <= set(answers), (method, path)
