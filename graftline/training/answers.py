@@ -51,14 +51,10 @@ class Questions:
     def __init__(self, renderer: str, tokenizer: Tokenizer) -> None:
         self._renderer = open_renderer(renderer, tokenizer)
 
-    def tokens(self, chat: Sequence[Mapping[str, str] | int]) -> list[int]:
-        """Return the tokens of `chat` up to where its answer begins, or itself where it is tokens; DataError where the renderer
-        refuses it.
-        """
+    def tokens(self, chat: Sequence[Mapping[str, str]]) -> list[int]:
+        """Return the tokens of `chat` up to where its answer begins; DataError where the renderer refuses it."""
         from tinker_cookbook.exceptions import RendererError
 
-        if tokens := [token for token in chat if isinstance(token, int)]:
-            return tokens
         if fault := chat_fault(chat):
             raise DataError(fault)
         try:

@@ -25,7 +25,7 @@ from graftline.training.answers import SampledAnswer
 from graftline.training.datums import Tokenizer
 from graftline.training.examples import Example, TrainingData, read_objects
 from graftline.training.recipes.base import Gradients, Recipe, Training
-from graftline.training.recipes.rollouts import RolloutConfig, Rollouts, prompt_of
+from graftline.training.recipes.rollouts import AskedTokens, RolloutConfig, Rollouts, prompt_of
 from graftline.training.tinker import TinkerSDKClient
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _read_questions(path: Path) -> list[tuple[Any, None]]:
     for number, row in enumerate(read_objects(path), 1):
         if (ids := row.get("prompt_token_ids")) and isinstance(ids, list) and all(type(id) is int for id in ids):
             # what an agent asked, as the server read it: with its tools, which renderers write otherwise
-            questions.append((ids, None))
+            questions.append((AskedTokens(ids), None))
             continue
         chat = row.get("prompt") or row.get("messages")
         if not isinstance(chat, list) or not chat:

@@ -39,8 +39,15 @@ logger = logging.getLogger(__name__)
 _SAMPLER_TTL_S = 3600
 _MIN_DEVIATION = 1e-6
 
-Rows = Sequence[tuple[Sequence[Mapping[str, str]] | list[int], Any]]
-"""Questions as chats, or as the tokens that were asked, each with what else a recipe needs of it."""
+
+class AskedTokens(NamedTuple):
+    """A question as a server has read it."""
+
+    ids: list[int]
+
+
+Rows = Sequence[tuple[Sequence[Mapping[str, str]] | AskedTokens, Any]]
+"""Questions, each with what else a recipe needs of it."""
 
 
 class RolloutConfig(TinkerTrainingConfig):
@@ -89,7 +96,7 @@ class Rollouts:
     def _examples(self, rows: Rows, dropped: Counter[str], too_long: list[int]) -> Iterator[Example]:
         for chat, item in rows:
             try:
-                tokens = self.questions.tokens(chat)
+                tokens = chat.ids if isinstance(chat, AskedTokens) else self.questions.tokens(chat)
             except DataError:
                 dropped["bad_chat"] += 1
                 continue
