@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from graftline.core.errors import DataError
-from graftline.training.answers import SampledAnswer, policy_datum
+from graftline.training.answers import SampledAnswer, policy_datum, prompt_datum
 from graftline.training.datums import Tokenizer
 from graftline.training.examples import Example, TrainingData, read_objects
 from graftline.training.recipes.base import Gradients, Recipe, Training
@@ -22,6 +22,15 @@ from graftline.training.recipes.rollouts import group_advantages
 from graftline.training.recipes.tasks import RlGrpoConfig
 
 Row = Mapping[str, Any]
+
+
+class RecordedAnswers(NamedTuple):
+    """What the rollouts of a task came to."""
+
+    datums: list[Any]
+    """Of each answer whose reward is known."""
+    rewards: list[float]
+    """Of each rollout, where it is known."""
 
 
 class RecordedGrpo(Recipe):
@@ -60,12 +69,12 @@ class RecordedGrpo(Recipe):
 
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
         examples = training.examples(batch)
-        datums = [*chain.from_iterable(example.datums for example in examples)]
+        datums = [datum for example in examples for datum in example.item.datums]
         future = training.trainer.forward_backward(datums, self._config.loss)
         tokens, trained_tokens = (
             sum(getattr(example, name) for example in examples) for name in ("tokens", "trained_tokens")
         )
-        rewards = [reward for example in examples for reward in example.item]
+        rewards = [reward for example in examples for reward in example.item.rewards]
         return Gradients(future, tokens, trained_tokens, {"reward": fmean(rewards)})
 
     def _example(self, rollouts: Sequence[Sequence[Row]]) -> Example | None:
@@ -82,8 +91,9 @@ class RecordedGrpo(Recipe):
                 datums.append(policy_datum(row["prompt_token_ids"], answer, [advantage] * len(answer.tokens)))
                 tokens += len(row["prompt_token_ids"]) + len(answer.tokens)
                 trained_tokens += len(answer.tokens)
-        known = [float(reward) for reward in rewards if reward is not None]
-        return Example(tuple(datums), tokens, trained_tokens, known)
+        answers = RecordedAnswers(datums, [float(reward) for reward in rewards if reward is not None])
+        # the question, as in recipes that sample
+        return Example((prompt_datum(rollouts[0][0]["prompt_token_ids"]),), tokens, trained_tokens, answers)
 
 
 def _check_row(row: Row, origin: str) -> int:
@@ -96,7 +106,7 @@ def _check_row(row: Row, origin: str) -> int:
             " `graftline env export` writes them"
         )
     prompt, answer, logprobs = (values or [] for values in lists)
-    if not prompt or not answer or len(answer) != len(logprobs):
+    if len(prompt) < 2 or not answer or len(answer) != len(logprobs):
         return 0
     if not all(type(token) is int and token >= 0 for token in chain(prompt, answer)):
         raise DataError(f"{origin}: has something else than token ids; export the rollouts again")
