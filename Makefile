@@ -103,6 +103,7 @@ bench-training: install ## Measure training on this machine
 
 bench-harbor: install ## Measure rollouts through the service, beside bare processes
 	$(BIN)/python -m benchmarks.harbor
+	$(BIN)/python -m benchmarks.model_proxy
 
 bench-loop: install ## Measure what orchestration, records, grading and prompt optimization cost
 	@$(BIN)/graftline model fetch smollm2-135m > /dev/null
