@@ -154,7 +154,7 @@ def calibrate(root: Path | None, deployment: str, seeds: list[int] | None, concu
 @click.option("--name", required=True, help="Of the deployment.")
 @click.option(
     "--agent",
-    type=click.Choice(["codex", "opencode", "claude_code"]),
+    type=click.Choice(["codex", "opencode", "claude_code", "mini_swe_agent"]),
     default="codex",
     help="Who acts where a rollout names nobody.",
 )

@@ -21,7 +21,7 @@ from graftline.rollouts.task import Instructions, describe_left_out, select_for_
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
 
-Agent = Literal["codex", "opencode", "claude_code"]
+Agent = Literal["codex", "opencode", "claude_code", "mini_swe_agent"]
 IdleAgent = Literal["nop", "oracle"]
 FilePath = Annotated[Text, Field(min_length=1)]
 """Relative to the root, or absolute."""

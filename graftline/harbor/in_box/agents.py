@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 IDLE = ("nop", "oracle")
 API_KEYS = ("OPENAI_API_KEY", "SYNTH_API_KEY", "ANTHROPIC_API_KEY")
 """Variables that hold the key of the model, the first that is there."""
+BUDGET_EXHAUSTED = "budget_exhausted"
+"""In what an agent prints that was refused a further call of its model, for its budget is used up: what it has left is graded."""
 _PROVIDER = "task_app"
 _SHOWN = 200
 _LAST_LINES = 5
@@ -73,6 +75,11 @@ def _openai_variables(url: str, key: str) -> dict[str, str]:
     return {**({"OPENAI_BASE_URL": url} if url else {}), **({"OPENAI_API_KEY": key} if key else {})}
 
 
+def _mini_swe_agent_variables(url: str, key: str) -> dict[str, str]:
+    # it asks nobody how it is to be set up, and does not end for want of a price
+    return {**_openai_variables(url, key), "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"}
+
+
 def _anthropic_variables(url: str, key: str) -> dict[str, str]:
     if not url:
         return {"ANTHROPIC_API_KEY": key} if key else {}
@@ -90,6 +97,21 @@ AGENTS: Mapping[str, Agent] = {
         ("claude", "--print", "--dangerously-skip-permissions", "--model", "{model}", "{instruction}"),
         variables=_anthropic_variables,
     ),
+    # its model is named as litellm does, which asks OPENAI_BASE_URL of all that is called so
+    "mini_swe_agent": Agent(
+        (
+            "mini",
+            "--yolo",
+            "--exit-immediately",
+            "--cost-limit",
+            "0",
+            "--model",
+            "openai/{model}",
+            "--task",
+            "{instruction}",
+        ),
+        variables=_mini_swe_agent_variables,
+    ),
 }
 NAMES = (*AGENTS, *IDLE)
 
@@ -98,7 +120,7 @@ def command_of(agent: Agent, model: str, instruction: str) -> list[str]:
     """Return the words of the agent's command. Raises ValueError where `model` is no name of a model."""
     if not _MODEL.fullmatch(model):
         raise ValueError(f"model {model[:80]!r} is no name of a model, such as 'gpt-4o-mini'")
-    words = {"{model}": model, "{instruction}": instruction}
+    words = {"{model}": model, "openai/{model}": f"openai/{model}", "{instruction}": instruction}
     return [words.get(word, word) for word in agent.command]
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .agents import AGENTS, API_KEYS, IDLE, NAMES, command_of, find_refusal
+from .agents import AGENTS, API_KEYS, BUDGET_EXHAUSTED, IDLE, NAMES, command_of, find_refusal
 from .commands import FinishedCommand, adopt_orphans, end_children, run_command
 from .needs import find_unmet
 
@@ -199,6 +199,8 @@ def _run_agent(
     if result.status is None:
         return "agent_exhausted_budget", "timeout", f"the agent was ended after {timeout_s:g} s", result
     fault = f"the agent ended with status {result.status}"
+    if result.status != 0 and BUDGET_EXHAUSTED in result.output[-TAIL:]:
+        return "agent_exhausted_budget", "timeout", f"{fault}, and the budget of its model is used up", result
     if refusal := find_refusal(result.output[-TAIL:], result.status, _state(work) != before):
         return "model_provider_failed", "network_error", f"{fault}, and its provider refused it: {refusal}", result
     if result.status != 0:

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Send
 
+from graftline.harbor.in_box.agents import BUDGET_EXHAUSTED
 from graftline.harbor.model_proxy.calls import ModelCall
 from graftline.harbor.model_proxy.interfaces import Interface
-from graftline.harbor.model_proxy.sessions import BUDGET_CODE, CallEnd, ProxySession
+from graftline.harbor.model_proxy.sessions import CallEnd, ProxySession
 from graftline.llm.base import TokenUsage
 from graftline.llm.client import ActorClient, Fault, FaultKind, error_message
 from graftline.llm.member import cost_usd, digest
@@ -154,7 +155,7 @@ class Exchange:
                 reason := self._session.find_exhausted(self._tokens().completion)
             ):
                 self._fail(reason, "ended")
-                yield _event(error_response(402, f"{BUDGET_CODE}: {reason}", BUDGET_CODE))
+                yield _event(error_response(402, f"{BUDGET_EXHAUSTED}: {reason}", BUDGET_EXHAUSTED))
                 return
         if tail:
             yield self._read_line(tail)

@@ -26,12 +26,12 @@ from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.listener import open_listener
 from graftline.harbor.executors.base import Execution, RolloutSpec
-from graftline.harbor.in_box.agents import API_KEYS
+from graftline.harbor.in_box.agents import API_KEYS, BUDGET_EXHAUSTED
 from graftline.harbor.localapi.served import serve_app
 from graftline.harbor.model_proxy.calls import call_lines, read_calls
 from graftline.harbor.model_proxy.exchange import Exchange, error_response, parse_json
 from graftline.harbor.model_proxy.interfaces import INTERFACES, TokenDetail
-from graftline.harbor.model_proxy.sessions import BUDGET_CODE, CallLimits, ProxySession, Sessions
+from graftline.harbor.model_proxy.sessions import CallLimits, ProxySession, Sessions
 from graftline.harbor.model_proxy.trajectories import trace_of_calls
 from graftline.llm.client import ActorClient
 from graftline.llm.fleet import Fleet
@@ -209,7 +209,7 @@ class ModelProxy:
                     429, "too many calls wait; ask again", "rate_limit_exceeded", {"retry-after": "1"}
                 )
             elif reason := session.begin():
-                refusal = error_response(402, f"{BUDGET_CODE}: {reason}", BUDGET_CODE)
+                refusal = error_response(402, f"{BUDGET_EXHAUSTED}: {reason}", BUDGET_EXHAUSTED)
         if refusal is not None or call is None:
             assert refusal is not None
             session.refuse(orjson.loads(refusal.body)["error"]["message"])

@@ -19,9 +19,6 @@ from graftline.harbor.contract import FailureCause, SuccessStatus, counts
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.model_proxy.calls import CallFile, ModelCall
 
-BUDGET_CODE = "budget_exhausted"
-"""In the answer to a call that is refused because nothing is left: programs in boxes know it by this."""
-
 CallEnd = Literal["answered", "failed", "ended"]
 """By the model; because of the server; or because of the client, or of what it asked."""
 _ENDS_WITHIN_S = 5.0

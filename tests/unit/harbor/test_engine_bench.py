@@ -266,6 +266,10 @@ def test_agents_are_started_by_their_commands() -> None:
         "claude_code": [
             "claude", "--print", "--dangerously-skip-permissions", "--model", "gpt-4o-mini", "Do {model}.",
         ],
+        "mini_swe_agent": [
+            "mini", "--yolo", "--exit-immediately", "--cost-limit", "0", "--model", "openai/gpt-4o-mini", "--task",
+            "Do {model}.",
+        ],
     }  # fmt: skip
     with pytest.raises(ValueError, match="is no name of a model"):
         command_of(AGENTS["codex"], "--help", "x")
@@ -284,6 +288,8 @@ def test_agents_are_told_where_the_model_is_and_no_file_holds_the_key() -> None:
     }
     assert claude.variables("http://u", "key") == {"ANTHROPIC_BASE_URL": "http://u", "ANTHROPIC_AUTH_TOKEN": "key"}
     assert claude.variables("", "key") == {"ANTHROPIC_API_KEY": "key"}
+    variables = AGENTS["mini_swe_agent"].variables("http://u/v1", "key")
+    assert (variables["OPENAI_BASE_URL"], variables["OPENAI_API_KEY"]) == ("http://u/v1", "key")
 
 
 def test_a_command_does_not_outlive_its_time(tmp_path: Path) -> None:

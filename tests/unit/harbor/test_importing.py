@@ -81,7 +81,9 @@ def test_seeds_go_by_the_names_of_the_tasks(tasks: Path, tmp_path: Path) -> None
     verifier = spec.verifier
     assert verifier is not None
     assert (verifier.timeout_s, verifier.artifacts, verifier.reward_key) == (600, ("submission",), "reward")
-    with pytest.raises(DataError, match="agent 'gpt' is not known; known: codex, opencode, claude_code, nop, oracle"):
+    with pytest.raises(
+        DataError, match="agent 'gpt' is not known; known: codex, opencode, claude_code, mini_swe_agent, nop, oracle"
+    ):
         import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="gpt")
 
 
@@ -226,6 +228,7 @@ def test_an_agent_works_in_the_folder_of_the_task(
         ("echo 429 Too Many Requests: rate limit; exit 1", "model_provider_failed", "network_error"),
         ("echo ERROR: 401 Unauthorized: invalid API key", "model_provider_failed", "network_error"),
         ("sleep 60", "agent_exhausted_budget", "timeout"),
+        ("echo Error 402 budget_exhausted: the rollout has used 2 calls; exit 1", "agent_exhausted_budget", "timeout"),
     ],
 )
 def test_how_an_agent_ends_is_said_without_a_reward(
@@ -234,7 +237,7 @@ def test_how_an_agent_ends_is_said_without_a_reward(
     fake_agent.write_text(f"#!/bin/sh\n{script}\n")
     spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
     # those that end by themselves do so in time, on a busy machine too
-    limits = {"timeout_s": 0.3 if status == "timeout" else 60}
+    limits = {"timeout_s": 0.3 if script.startswith("sleep") else 60}
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED, limits=limits)
     assert (result["failure_cause"], result["success_status"]) == (cause, status)
     assert result["reward_info"]["outcome_reward"] is None
@@ -257,7 +260,7 @@ def test_a_rollout_cannot_make_an_agent_of_doing_nothing(tasks: Path, tmp_path: 
     spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "other", params={"agent": "nop"})
     assert result["failure_cause"] == "unclassified"
-    assert result["error"] == "agent 'nop' is not known; known: codex, opencode, claude_code"
+    assert result["error"] == "agent 'nop' is not known; known: codex, opencode, claude_code, mini_swe_agent"
 
 
 def test_a_prompt_is_said_before_the_instruction(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:

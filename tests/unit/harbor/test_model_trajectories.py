@@ -5,6 +5,7 @@ from typing import Any
 from graftline.harbor.model_proxy.calls import ModelCall
 from graftline.harbor.model_proxy.trajectories import atif_of_calls, trace_of_calls, training_rows
 from graftline.llm.base import OutputTerms
+from tests.unit.harbor.published import needs_harbor, published
 
 USER = {"role": "user", "content": "Fix it"}
 
@@ -84,6 +85,23 @@ def test_a_trace_that_would_be_too_large_has_no_token_ids() -> None:
     assert "completion_token_ids" not in trace["steps"][1]["metrics"]
     assert trace_of_calls([call(1, [{"role": "user", "content": "x" * (5 << 20)}], "x")], "codex") is None
     assert trace_of_calls([], "codex") is None
+
+
+@needs_harbor
+def test_the_published_models_take_what_is_made_of_calls() -> None:
+    answer = said("Looking", "a", "b")
+    results = [{"role": "tool", "tool_call_id": id, "content": "x"} for id in ("a", "unknown")]
+    tokens: dict[str, Any] = {"prompt_token_ids": (1, 2), "token_ids": (3,), "logprobs": (-1.0,)}
+    calls = [
+        call(1, [USER], answer, **tokens),
+        call(2, [{"role": "system", "content": "x"}, said("Earlier"), USER], {"content": None, "reasoning": "hm"}),
+        call(3, [USER, answer, *results], "Done", fault="broke off", cost_usd=1.0),
+    ]
+    program = """
+from harbor.models.trajectories import Trajectory
+print(json.dumps(len(Trajectory.model_validate(given).steps)))
+"""
+    assert published(program, atif_of_calls(calls, "codex")) == 7
 
 
 def test_no_row_is_made_of_what_may_not_be_trained_on_or_broke_off() -> None:
