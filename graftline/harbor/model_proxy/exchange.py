@@ -95,11 +95,13 @@ class Exchange:
                 if status == 200:
                     whole = self._read_whole(whole)
                 else:
-                    # 4xx is about what was asked, but for these
-                    is_refusal = 400 <= status < 500 and status not in (401, 403, 408, 429)
+                    # 4xx is about what was asked, but for these: key, path and model are not the agent's
+                    is_refusal = 400 <= status < 500 and status not in (401, 403, 404, 405, 408, 429)
                     self._fail(
                         f"answers {status}: {client.redact(error_message(whole))}", "ended" if is_refusal else "failed"
                     )
+                    if is_refusal:
+                        self._session.refuse(self._fault)
                     self._was_taken = False
                     whole = client.redact(whole.decode("utf-8", "replace")).encode()
                 self._record()

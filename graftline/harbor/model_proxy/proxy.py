@@ -9,6 +9,7 @@ Not covered: what an agent does with a network of its own.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import replace
@@ -35,6 +36,8 @@ from graftline.harbor.model_proxy.sessions import CallLimits, ProxySession, Sess
 from graftline.harbor.model_proxy.trajectories import trace_of_calls
 from graftline.llm.client import ActorClient
 from graftline.llm.fleet import Fleet
+
+logger = logging.getLogger(__name__)
 
 _MAX_BODY_BYTES = 64 << 20
 _DETAILS: Mapping[str, TokenDetail] = {"vllm": "vllm", "vllm-cpu": "vllm", "embedded": "llama.cpp"}
@@ -122,7 +125,12 @@ class ModelProxy:
         lines = call_lines(self.sessions.path(session.rollout_id, session.attempt))
         if isinstance(execution.result.get("trace"), dict) or not lines:
             return execution
-        trace = trace_of_calls([*read_calls(map(orjson.loads, lines), session.rollout_id)], agent)
+        try:
+            trace = trace_of_calls([*read_calls(map(orjson.loads, lines), session.rollout_id)], agent)
+        except DataError as error:
+            # of a server that says something else than it should of its tokens
+            logger.warning("no trajectory is made: %s", error)
+            return execution
         return execution if trace is None else replace(execution, result={**execution.result, "trace": trace})
 
     def served_model(self, name: Any) -> str | None:
@@ -212,7 +220,11 @@ class ModelProxy:
                 refusal = error_response(402, f"{BUDGET_EXHAUSTED}: {reason}", BUDGET_EXHAUSTED)
         if refusal is not None or call is None:
             assert refusal is not None
-            session.refuse(orjson.loads(refusal.body)["error"]["message"])
+            reason = orjson.loads(refusal.body)["error"]["message"]
+            if refusal.status_code == 429:
+                session.unanswered = reason  # there is no room, which is not the agent's fault
+            elif refusal.status_code != 402:
+                session.refuse(reason)
             await refusal(request.scope, request.receive, send)
             return
         await Exchange(self, session, call, str(content.get("model")), len(body or b"")).run(request, send)

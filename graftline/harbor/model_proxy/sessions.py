@@ -64,12 +64,15 @@ class ProxySession:
         """Called when the budget of the job is used up."""
         self._limits, self._file, self._is_priced = limits, CallFile(path), is_priced
         self.calls = self.began = 0
+        self._is_answered = False
         self.usd, self.tokens = 0.0, 0
         """Of calls that have ended."""
         self.unanswered = ""
         """Why the last call got no answer of the model, where none did since."""
         self.refusal = ""
-        """Why a call was refused, where none was forwarded yet."""
+        """Why a call was refused, by the proxy or by the server, where none was answered yet."""
+        self.lost = ""
+        """Why a call could not be written down."""
         self.exhausted: Literal["", "rollout", "job"] = ""
         """Whose budget ended it."""
         self.exhausted_reason = ""
@@ -112,16 +115,20 @@ class ProxySession:
     def end(self, call: ModelCall, end: CallEnd) -> None:
         """Write down a call that has ended."""
         self.calls += 1
-        self.refusal = ""
         if end != "ended":
             self.unanswered = call.fault if end == "failed" else ""
+        if end == "answered":
+            self._is_answered, self.refusal = True, ""
         self.tokens += call.prompt_tokens + call.completion_tokens
         self.usd += call.cost_usd or 0.0
-        self._file.add(call.model_copy(update={"number": self.calls}))
+        try:
+            self._file.add(call.model_copy(update={"number": self.calls}))
+        except OSError as error:
+            self.lost = f"what its model was asked cannot be written down ({error.strerror}); see to the disk"
 
     def refuse(self, reason: str) -> None:
         """Remember why a call was refused."""
-        if not self.began:
+        if not self._is_answered:
             self.refusal = reason
 
     def close(self) -> None:
@@ -136,7 +143,7 @@ class ProxySession:
         """Return how the attempt ended, with what the proxy knows of it.
 
         What a model cost is what was counted here. An attempt whose last call got no answer of the model says nothing of the
-        agent, whatever was made of it; nor does one that the budget of its job ended.
+        agent, whatever was made of it; nor does one that got none at all, or that the budget of its job ended.
         """
         if self.calls or execution.tokens is None:
             execution = replace(execution, tokens=self.tokens)
@@ -152,10 +159,13 @@ class ProxySession:
             error = execution.error or self.exhausted_reason
             cause = FailureCause.AGENT_EXHAUSTED_BUDGET
             return replace(execution, success_status=SuccessStatus.TIMEOUT, failure_cause=cause, error=error)
+        if self.lost:
+            return _without_reward(execution, FailureCause.HARBOR_FAILED, self.lost)
         if self.unanswered:
             return _without_reward(execution, FailureCause.MODEL_PROVIDER_FAILED, f"the model: {self.unanswered}")
-        if self.refusal and not self.calls:
-            return _without_reward(execution, FailureCause.UNCLASSIFIED, f"no model was asked: {self.refusal}")
+        if self.refusal:
+            # asked again, it would end the same
+            return _without_reward(execution, FailureCause.UNCLASSIFIED, f"no model has answered: {self.refusal}")
         return execution
 
 

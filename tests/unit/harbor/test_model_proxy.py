@@ -228,10 +228,50 @@ def test_a_failure_that_the_agent_got_over_is_none(opened: Open) -> None:
 
 def test_what_the_server_refuses_of_an_agent_is_the_agents(opened: Open) -> None:
     proxied = opened()
+    assert proxied.post().status_code == 200
     proxied.model.status = 400
     assert proxied.post().status_code == 400
     judged = proxied.judge(WRONG)
-    assert (judged.reward, judged.failure_cause, judged.tokens) == (0.0, None, 0)
+    assert (judged.reward, judged.failure_cause, judged.tokens) == (0.0, None, 5)
+
+
+def test_a_server_that_refuses_every_call_says_nothing_of_the_agent(opened: Open) -> None:
+    # as one that was started without tools
+    proxied = opened()
+    proxied.model.status = 400
+    assert proxied.post().status_code == 400
+    judged = proxied.judge(WRONG)
+    assert (judged.reward, judged.failure_cause, judged.tokens) == (None, FailureCause.UNCLASSIFIED, 0)
+    assert judged.error.startswith("no model has answered: answers 400: no, Bearer [secret]")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500])
+def test_what_is_not_about_what_was_asked_is_the_servers(opened: Open, status: int) -> None:
+    proxied = opened()
+    assert proxied.post().status_code == 200
+    proxied.model.status = status
+    assert proxied.post().status_code == status
+    judged = proxied.judge(WRONG)
+    assert (judged.reward, judged.failure_cause) == (None, FailureCause.MODEL_PROVIDER_FAILED)
+
+
+def test_a_record_that_cannot_be_written_is_the_services(opened: Open) -> None:
+    proxied = opened()
+    (proxied.folder / "rol_1").write_text("in the way", "utf-8")
+    assert proxied.post().status_code == 200
+    judged = proxied.judge(RIGHT)
+    assert (judged.reward, judged.failure_cause) == (None, FailureCause.HARBOR_FAILED)
+    assert judged.error.startswith("what its model was asked cannot be written down")
+
+
+def test_a_server_that_says_something_else_of_its_tokens_costs_the_trajectory_alone(opened: Open) -> None:
+    proxied = opened()
+    assert proxied.post().status_code == 200
+    path = proxied.folder / "rol_1" / "1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"token_ids":[21,22]', b'"token_ids":["a"]'))
+    proxied.proxy.sessions.close(proxied.session)
+    judged = proxied.proxy.judge(proxied.session, RIGHT, "codex")
+    assert (judged.reward, judged.result) == (1.0, {})
 
 
 def test_a_server_that_falls_silent_has_failed(opened: Open) -> None:
@@ -349,6 +389,7 @@ def test_more_calls_than_may_wait_are_refused_and_the_others_take_turns(opened: 
     wait_for(lambda: proxied.model.in_flight == 1 and proxied.proxy._waiting == 1)
     refused = proxied.post()
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert proxied.session.judge(WRONG).failure_cause is FailureCause.MODEL_PROVIDER_FAILED
     assert proxied.model.most_in_flight == 1
     proxied.proxy.sessions.close(proxied.session)
     for thread in threads:
