@@ -26,7 +26,9 @@ from uuid import uuid4
 
 from graftline.harbor.executors.base import Executor
 
-_PLACES = re.compile(r"(?<![\w./-])/(?=(?:app|logs|srv|sys/fs/cgroup|tests|tmp|usr/local/bin|work)\b)")
+_PLACES = re.compile(
+    r"(?<![\w./-])/(?=(?:app|home|logs|root|solution|srv|sys/fs/cgroup|tests|tmp|usr/local/bin|work)\b)"
+)
 _FOLDERS = ("app", "logs", "sys/fs/cgroup", "tmp", "usr/local/bin", "work")
 
 
@@ -99,7 +101,7 @@ class ContainerFiles:
             path.write_bytes(self.mapped(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
 
 
-BASES = ("scratch", "debian:13", "python:3.11-slim")
+BASES = ("scratch", "tiny:1", "debian:13", "python:3.11-slim")
 
 
 @dataclass

@@ -109,6 +109,29 @@ class Container:
         self.is_over.set()
 
 
+@dataclass
+class Exec:
+    """A command of a container that runs."""
+
+    container: Container
+    config: dict[str, Any]
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        own = dict(each.partition("=")[::2] for each in self.config.get("Env") or [])
+        files, image = self.container.files, self.container.image
+        folder = files.path(self.config.get("WorkingDir") or image.working_dir or "/")
+        self.process = subprocess.Popen(
+            files.words(self.config["Cmd"]),
+            cwd=folder,
+            env=files.environment({**image.env, **own}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
 class DockerEngine(ContainerEngine):
     """The server; `url` is where it is."""
 
@@ -118,6 +141,8 @@ class DockerEngine(ContainerEngine):
         super().__init__()
         self.has_disk_limits = has_disk_limits
         self.images: dict[str, Image] = {}
+        self.execs: dict[str, Exec] = {}
+        self.networks: list[tuple[str, str]] = []
 
     def listen(self) -> TCPServer:
         path = f"{self._folder}/s"
@@ -161,6 +186,11 @@ class DockerEngine(ContainerEngine):
 
     def remove(self, container: Container) -> None:
         container.kill()
+        for each in self.execs.values():
+            if each.container is container and each.process is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.wait()
         if container.process is not None:
             container.is_over.wait()
         shutil.rmtree(container.files.folder, ignore_errors=True)
@@ -211,6 +241,16 @@ class _Handler(EngineHandler):
                 self.send_json({"Id": image.id, "RepoTags": ["/".join(name)], "Config": config})
             case ["GET", "containers", "json"]:
                 self.send_json(self._listed())
+            case ["POST", "exec", name, "start"]:
+                self.engine.execs[name].start()
+                self.send_content(b"")
+            case ["GET", "exec", name, "json"]:
+                process = self.engine.execs[name].process
+                code = process.poll() if process else None
+                self.send_json({"Running": code is None, "ExitCode": code if code is None or code >= 0 else 128 - code})
+            case ["POST", "networks", name, ("connect" | "disconnect") as change]:
+                self.engine.networks.append((change, name))
+                self.send_content(b"")
             case ["POST", "containers", "create"]:
                 self.send_json({"Id": self.engine.create(json.loads(self.body)).id, "Warnings": []}, 201)
             case [_, "containers", name, *rest]:
@@ -223,6 +263,10 @@ class _Handler(EngineHandler):
             case ["GET", "json"]:
                 config = {**container.config, "Tty": False}
                 self.send_json({"Id": container.id, "State": container.state, "Config": config})
+            case ["POST", "exec"]:
+                name = uuid4().hex
+                self.engine.execs[name] = Exec(container, json.loads(self.body))
+                self.send_json({"Id": name}, 201)
             case ["POST", "start"]:
                 container.start()
                 self.send_content(b"", status=204)

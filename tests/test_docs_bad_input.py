@@ -245,7 +245,7 @@ FAULTS = [
     Fault(changed(), "data export sft {root}/sft.jsonl"),
     Fault(changed(), "env upload mine"),
     Fault(replaced(DEPLOYMENT, f"{FOLDER}, entrypint: ./run}}\n"), "env upload mine"),
-    Fault(replaced(DEPLOYMENT, f"{FOLDER}}}\nlimits: {{timeout_s: 7200}}\n"), "env upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}}}\nlimits: {{timeout_s: 90000}}\n"), "env upload mine"),
     Fault(replaced(DEPLOYMENT, f"{FOLDER}, env_vars: {{OPENAI_API_KEY: a}}}}\n"), "env upload mine"),
     Fault(changed(), "env list"),
     Fault(changed(), "env list --url http://harbor.example.org"),

@@ -161,17 +161,26 @@ def calibrate(root: Path | None, deployment: str, seeds: list[int] | None, concu
 @click.option("--dockerfile", type=FILE, help="Of one image for all tasks.")
 @click.option("--image/--no-image", "has_image", default=True, help="Whether the executor builds images.")
 @click.option("--reward-key", default="reward", help="Which number of reward.json is the reward.")
+@click.option("--calibrate", "is_calibrating", is_flag=True, help="Run doing nothing and the solution of each.")
+@concurrency_option
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Gets the verdict on each task.")
 @wait_option
 @url_option
 @output_option
 @click.pass_obj
 def import_(
     root: Path | None, tasks: Path, name: str, agent: str, dockerfile: Path | None, has_image: bool,
-    reward_key: str, is_waiting: bool, url: str,
+    reward_key: str, is_calibrating: bool, concurrency: int, report: Path | None, is_waiting: bool, url: str,
 ) -> Output:  # fmt: skip
     """Make a deployment of the Harbor task in FOLDER, or of the tasks in it: a seed for each, in the order of their names."""
     from graftline.harbor.task_format.importing import import_harbor_tasks
 
+    if has_image and dockerfile is None:
+        report = report or find_paths(root).data / "harbor" / "imports" / f"{name}.jsonl"
+        service = open_service(root, url)
+        return _import_with_images(service, root, tasks, name, agent, reward_key, is_calibrating, concurrency, report)
+    if is_calibrating or report:
+        raise click.UsageError("--calibrate and --report are of tasks with their own images")
     options: dict[str, Any] = {"agent": agent, "dockerfile": dockerfile, "has_image": has_image}
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -183,6 +192,47 @@ def import_(
     return show_deployment(
         result, text, _needs_tables([(task.task_id, task.metadata.get("needs")) for task in spec.tasks])
     )
+
+
+def _import_with_images(
+    service: "ServiceConnection", root: Path | None, folder: Path, name: str, agent: str, reward_key: str,
+    is_calibrating: bool, concurrency: int, report: Path,
+) -> Output:  # fmt: skip
+    """Import what of a folder can be run, and say what of it cannot, and why."""
+    from graftline.harbor.calibration import AGENTS
+    from graftline.harbor.compatibility import judge, select_tasks, write_report
+    from graftline.harbor.execution import run_rollouts
+    from graftline.harbor.task_format.importing import spec_of_tasks
+
+    tasks, verdicts = select_tasks(folder)
+    with tempfile.TemporaryDirectory() as staging:
+        try:
+            spec = spec_of_tasks(tasks, name, Path(staging), agent=agent, reward_key=reward_key)
+        except ValueError as error:
+            raise ConfigError(f"{folder}: {error}") from None
+        result = create_deployment(service, spec, True, is_waiting=True)
+    refused = sum(verdict.verdict == "refused" for verdict in verdicts)
+    text = f"{len(tasks)} tasks, seeds 0 to {len(tasks) - 1}; {refused} refused"
+    write_report(report, verdicts)
+    if is_calibrating:
+        ref, seeds = service.deployment(result.id), [task.seed for task in spec.tasks]
+        with show_count("calibration", name, len(AGENTS) * len(seeds)) as advance:
+            rollouts = {
+                who: run_rollouts(ref, seeds, {"agent": who}, concurrency, lambda rollout: advance()) for who in AGENTS
+            }
+        verdicts, calibration = judge(verdicts, rollouts, name)
+        calibration.write(find_paths(root).data / "harbor" / "calibration" / f"{name}.json")
+        write_report(report, verdicts)
+        sound = sum(verdict.verdict == "sound" for verdict in verdicts)
+        text += f"; {sound} sound: the solution earns 1, and doing nothing less"
+    records = [{name: getattr(verdict, name) for name in ("task", "verdict", "reason")} for verdict in verdicts]
+    shown = [{**row, "reason": format_reason(row["reason"]).removeprefix(": ")} for row in records]
+    columns = {key: key for key in ("task", "verdict", "reason")}
+    table = tabulate(
+        f"Tasks of {folder}", [row for row in shown if row["verdict"] != "imported" or row["reason"]], columns
+    )
+    output = show_deployment(result, f"{text}\nthe verdict on each task is in {report}", [table] if table[2] else [])
+    return Output({**output.value, "tasks": records, "report": str(report)}, output.tables, output.text)
 
 
 @click.command()

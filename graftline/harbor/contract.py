@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 MAX_SEED = 2**31 - 1
-MAX_TIMEOUT_S = 3600
+MAX_TIMEOUT_S = 86_400
 MAX_TASKS = 100_000
 
 

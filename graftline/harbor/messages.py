@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graftline.core.errors import HarborError
 from graftline.harbor.contract import (
     MAX_TASKS,
+    MAX_TIMEOUT_S,
     DeploymentName,
     FailureCause,
     Finite,
@@ -394,7 +395,7 @@ class EvalJobCreate(Message):
     env_config: dict[str, Any] = Field(default={})
     verifier_config: dict[str, Any] = Field(default={})
     max_concurrent: int = Field(default=20, ge=1, le=1000)
-    timeout: float = Field(default=600.0, gt=0, le=3600)
+    timeout: float = Field(default=600.0, gt=0, le=MAX_TIMEOUT_S)
     """Seconds, of each rollout."""
     budget: Budget = Budget()
     min_coverage: float = Field(default=0.95, ge=0, le=1)

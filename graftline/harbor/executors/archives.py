@@ -54,7 +54,7 @@ def read_file(chunks: Iterable[bytes], name: str, limit: int) -> bytes | None:
 
     Of a file that is larger than `limit`, one byte more is read, so that the caller sees that.
     """
-    for member, content in _members(chunks, limit + _OVERHEAD_BYTES):
+    for member, content in members(chunks, limit + _OVERHEAD_BYTES):
         if content is None or member.name.rpartition("/")[2] != name:
             return None
         with _translate_breaks():
@@ -80,7 +80,7 @@ def read_files(
     tops = [relative(path) for path in paths]
     files: dict[str, bytes] = {}
     remaining = limit
-    for member, content in _members(chunks, limit + MAX_ARTIFACTS * 2048):
+    for member, content in members(chunks, limit + MAX_ARTIFACTS * 2048):
         place = PurePosixPath(member.name) if above is None else above / member.name
         if content is None or place.is_absolute() or ".." in place.parts or not any(map(place.is_relative_to, tops)):
             continue
@@ -102,7 +102,7 @@ def strip_folder(chunks: Iterable[bytes], target: IO[bytes]) -> bool:
     """
     has_folder = False
     with tarfile.open(fileobj=target, mode="w") as tar:
-        for member, content in _members(chunks, MAX_CONTEXT_BYTES):
+        for member, content in members(chunks, MAX_CONTEXT_BYTES):
             has_folder = has_folder or member.isdir()
             member.name = member.name.partition("/")[2]
             if member.name and (member.isreg() or member.isdir() or member.issym()):
@@ -141,7 +141,7 @@ def _translate_breaks() -> Iterator[None]:
         ) from None
 
 
-def _members(chunks: Iterable[bytes], limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+def members(chunks: Iterable[bytes], limit: int) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Yield what a tar holds, with a stream of each regular file; of a tar that breaks off, what came before."""
     try:
         with tarfile.open(fileobj=_ChunkStream(chunks, limit), mode="r|", bufsize=_BLOCK) as tar:

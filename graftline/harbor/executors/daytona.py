@@ -236,7 +236,7 @@ class DaytonaExecutor(ContainerExecutor):
 
         params = CreateSandboxFromSnapshotParams(
             snapshot=spec.snapshot_id,
-            labels=self._labels(spec),
+            labels=self._labels(spec.rollout, spec.role, spec.timeout_s),
             # of what nobody looks at any more, and of what somebody forgot while it works
             auto_stop_interval=lease_min,
             ttl_minutes=lease_min,

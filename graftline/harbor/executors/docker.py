@@ -1,22 +1,30 @@
 """The executor `docker`: images and containers of a Docker engine, or of another that speaks its API."""
 
+import hashlib
+import io
 import logging
+import shutil
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from pydantic import Field
 
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, DataError, HarborError, install_command
+from graftline.harbor.contract import HarborLimits
 from graftline.harbor.executors.archives import DOCKERFILE, add_dockerfile
-from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built
+from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, RolloutSpec
 from graftline.harbor.executors.containers import ContainerSpec
+from graftline.harbor.executors.docker_box import ENTRYPOINT as BOX_COMMAND
+from graftline.harbor.executors.docker_box import DockerBox
 from graftline.harbor.executors.docker_container import DockerContainer, translate_faults
 from graftline.harbor.executors.engines import LABEL, ContainerExecutor
+from graftline.harbor.executors.trial import Abilities, Role, is_public_ever, limits_of_box, tar_of
+from graftline.harbor.task_format.task_folder import HarborTask, TaskFile
 
 logger = logging.getLogger(__name__)
 
@@ -70,38 +78,46 @@ class DockerExecutor(ContainerExecutor):
         self.reap()
 
     def has(self, snapshot_id: str) -> bool:
-        return bool(self._image(snapshot_id))
+        return self._has_tasks(snapshot_id) or bool(self._image(snapshot_id))
 
     def _identity(self, context: BuildContext) -> tuple[str, ...]:
         # the last is the platform, which is that of the engine
         return context.digest, context.dockerfile, ""
 
     def _find_or_build(self, digest: str, context: BuildContext) -> Built:
+        return self._find_or_build_image(
+            digest, lambda archive: add_dockerfile(context.archive(), context.dockerfile, archive)
+        )
+
+    def _find_or_build_image(self, digest: str, write: Callable[[IO[bytes]], None]) -> Built:
+        """Return the image called by `digest`, built of the archive that `write` writes where it is not there."""
         tag = f"{REPOSITORY}:{digest[:12]}"
         if ((self._image(tag).get("Config") or {}).get("Labels") or {}).get(f"{LABEL}context") == digest:
             return Built(tag)
-        with tempfile.TemporaryFile() as archive:
-            add_dockerfile(context.archive(), context.dockerfile, archive)
+        archive = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            write(archive)
             archive.seek(0)
-            try:
-                with translate_faults("build"):
-                    lines = self._engine.build(
-                        fileobj=archive,
-                        custom_context=True,
-                        dockerfile=DOCKERFILE,
-                        tag=tag,
-                        labels={**self._owner_labels, f"{LABEL}context": digest},
-                        rm=True,
-                        forcerm=True,
-                        decode=True,
-                        timeout=self._config.build_timeout_s,
-                    )
-                    log = self._read_build_log(lines)
-            except HarborError as error:
-                # the engine does not begin with a Dockerfile that it cannot read
-                if error.status == _BAD_REQUEST:
-                    raise DataError(f"the Dockerfile does not build: {error}; mend it") from None
-                raise
+            with translate_faults("build"):
+                lines = self._engine.build(
+                    fileobj=archive,
+                    custom_context=True,
+                    dockerfile=DOCKERFILE,
+                    tag=tag,
+                    labels={**self._owner_labels, f"{LABEL}context": digest},
+                    rm=True,
+                    forcerm=True,
+                    decode=True,
+                    timeout=self._config.build_timeout_s,
+                )
+                log = self._read_build_log(lines)
+        except HarborError as error:
+            # the engine does not begin with a Dockerfile that it cannot read
+            if error.status == _BAD_REQUEST:
+                raise DataError(f"the Dockerfile does not build: {error}; mend it") from None
+            raise
+        finally:
+            archive.close()
         if not self.has(tag):
             raise HarborError(f"docker: built {tag}, and does not have it now; look at the engine's log")
         return Built(tag, log)
@@ -183,23 +199,9 @@ class DockerExecutor(ContainerExecutor):
         raise AssertionError("unreachable")
 
     def _create_with(self, spec: ContainerSpec, folder: str, has_disk_limit: bool) -> tuple[str, dict[str, Any]]:
-        limits = spec.rollout.limits
-        memory = limits.memory_mb << 20
-        killed_at = int(memory * _MEMORY_KILL_FACTOR)
         network = self._config.network if spec.role == "agent" else "none"
-        host = self._engine.create_host_config(
-            nano_cpus=limits.cpu_cores * 1_000_000_000,
-            mem_limit=killed_at,
-            # the same as the memory: no swap
-            memswap_limit=killed_at,
-            mem_reservation=memory,
-            pids_limit=_PIDS,
-            storage_opt={"size": f"{limits.disk_mb}m"} if has_disk_limit else None,
-            security_opt=["no-new-privileges"],
-            cap_drop=["ALL"],
-            network_mode=network,
-            log_config={"Type": "json-file", "Config": {"max-size": "16m", "max-file": "2"}},
-        )
+        host, enforced = self._host_config(spec.rollout.limits, network, has_disk_limit)
+        host |= {"SecurityOpt": ["no-new-privileges"], "CapDrop": ["ALL"]}
         container = self._engine.create_container(
             spec.snapshot_id,
             entrypoint=list(spec.words),
@@ -208,12 +210,30 @@ class DockerExecutor(ContainerExecutor):
             working_dir=folder,
             stdin_open=spec.stdin is not None,
             host_config=host,
-            labels=self._labels(spec),
+            labels=self._labels(spec.rollout, spec.role, spec.timeout_s),
             # nothing of the image's runs beside the entrypoint
             healthcheck={"test": ["NONE"]},
         )
-        return container["Id"], {
-            "timeout_s": spec.timeout_s,
+        return container["Id"], {"timeout_s": spec.timeout_s, **enforced}
+
+    def _host_config(
+        self, limits: HarborLimits, network: str, has_disk_limit: bool
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what holds a container to its limits, and how that is said."""
+        memory = limits.memory_mb << 20
+        killed_at = int(memory * _MEMORY_KILL_FACTOR)
+        host = self._engine.create_host_config(
+            nano_cpus=limits.cpu_cores * 1_000_000_000,
+            mem_limit=killed_at,
+            # the same as the memory: no swap
+            memswap_limit=killed_at,
+            mem_reservation=memory,
+            pids_limit=_PIDS,
+            storage_opt={"size": f"{limits.disk_mb}m"} if has_disk_limit else None,
+            network_mode=network,
+            log_config={"Type": "json-file", "Config": {"max-size": "16m", "max-file": "2"}},
+        )
+        return dict(host), {
             "cpu_cores": limits.cpu_cores,
             "memory_mb": limits.memory_mb,
             "memory_killed_at_mb": killed_at >> 20,
@@ -221,3 +241,41 @@ class DockerExecutor(ContainerExecutor):
             "pids": _PIDS,
             "network": network,
         }
+
+    def _abilities(self, rollout: RolloutSpec) -> Abilities:
+        has_network = self._config.network == "bridge"
+        return Abilities(has_network, switches_network=has_network, variables=frozenset(rollout.secrets))
+
+    def _create_box(
+        self, rollout: RolloutSpec, role: Role, task: HarborTask, is_public: bool, glance: Callable[[], None]
+    ) -> "tuple[str, Callable[[], DockerBox]]":
+        dockerfile, files = task.image_of(role)
+        content = tar_of({**files, DOCKERFILE: TaskFile(dockerfile.encode())})
+        digest = hashlib.sha256(content).hexdigest()
+        with self._changed:
+            lock = self._builds[digest]
+        with lock:
+            image = self._image(
+                tag := self._find_or_build_image(
+                    digest, lambda archive: shutil.copyfileobj(io.BytesIO(content), archive)
+                ).snapshot_id
+            )
+        # a box that is let out at any time is made on the network, and taken off it
+        is_out = is_public or (not task.toml.is_separate and self._config.network == "bridge" and is_public_ever(task))
+        limits = limits_of_box(task, rollout.limits)
+        host, enforced = self._host_config(limits, "bridge" if is_out else "none", has_disk_limit=False)
+        timeout_s = rollout.limits.timeout_s + task.toml.verifier.timeout_sec
+        with translate_faults("create a container"):
+            container_id = self._engine.create_container(
+                tag, command=[*BOX_COMMAND], host_config=host, labels=self._labels(rollout, role, timeout_s)
+            )["Id"]
+        folder = (image.get("Config") or {}).get("WorkingDir") or "/"
+
+        def start() -> DockerBox:
+            with translate_faults("start a container"):
+                self._engine.start(container_id)
+            box = DockerBox(self._engine, container_id, folder, enforced, glance)
+            box.set_network(is_public)
+            return box
+
+        return container_id, start

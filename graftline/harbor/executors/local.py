@@ -39,7 +39,11 @@ from graftline.harbor.executors.containers import (
     run_in_containers,
 )
 from graftline.harbor.executors.entrypoint import WORK, can_travel, case_limits, case_of, check_artifacts
+from graftline.harbor.executors.images import ImageStore
+from graftline.harbor.executors.local_trials import LocalTrials
+from graftline.harbor.executors.trial import CancelledError
 from graftline.harbor.results import find_message
+from graftline.harbor.task_format.packed import HARBOR_TASK, holds_tasks
 from graftline.sandbox import Case, CaseEnd, CaseLimits, Jail, JailConfig, Verdict, open_jail
 from graftline.sandbox.base import IsolationLevel
 from graftline.sandbox.inside.files import TOO_LARGE
@@ -75,12 +79,15 @@ class LocalExecutorConfig(Config):
     """Whether a container may run programs of the context or built in it, as tests in Rust are."""
     at_once: int | None = Field(default=None, ge=1, le=256)
     """Containers that run at the same time; without a number, as many as there are cores."""
+    images: dict[str, str] = Field(default={})
+    """Root file systems that stand for images, by patterns of their names: `{"ubuntu:*": "/srv/noble.tar"}`. A tar, or a folder in
+    the layout of OCI. Harbor tasks run in images that are made of these; only root can make such boxes."""
+    network: Literal["none", "host"] = "none"
+    """`host` lets boxes of Harbor tasks that ask for a public network share that of this machine, with all that listens here."""
+    build_timeout_s: int = Field(default=1800, ge=1)
+    """Of one command of a Dockerfile."""
     jails_kept: int = Field(default=8, ge=1, le=256)
     """Jails that stay open between rollouts; each is for one snapshot and one set of limits, and takes about 30 MB."""
-
-
-class CancelledError(Exception):
-    """A rollout that nobody wants any more."""
 
 
 class LocalExecutor:
@@ -95,11 +102,18 @@ class LocalExecutor:
         jail = JailConfig(kind=config.jail, required_level=config.required_level, programs=config.programs)
         self._jails = JailPool(jail, config.runs_own, config.at_once or default_workers(), config.jails_kept)
         self._sizes_mb: dict[Path, int] = {}
+        roots = {name: Path(path) for name, path in config.images.items()}
+        images = ImageStore(folder / "images", roots, config.network, config.build_timeout_s)
+        self._trials = LocalTrials(
+            images, config.network, config.at_once or default_workers(), lambda: self._jails.is_open
+        )
 
     def build(self, context: BuildContext) -> Built:
         is_new = self._snapshots.path(context.digest) is None
         self._snapshots.add(context.digest, context.archive)
         log = "the context was unpacked\n" if is_new else "the context was there already\n"
+        if (folder := self._snapshots.path(context.digest)) is not None and holds_tasks(folder):
+            return Built(f"{_PREFIX}{context.digest}", f"{log}images are made when their tasks are run\n")
         joined = re.sub(r"\\[ \t]*\n", " ", context.dockerfile)
         names = {match[1].upper() for line in joined.splitlines() if (match := _INSTRUCTION.fullmatch(line))}
         if missing := sorted(names - _COPYING):
@@ -110,6 +124,9 @@ class LocalExecutor:
         return self._folder(snapshot_id) is not None
 
     def run(self, rollout: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
+        folder = self._folder(rollout.snapshot_id)
+        if rollout.entrypoint == HARBOR_TASK and folder is not None:
+            return self._trials.run(rollout, folder, is_cancelled)
         ends, secrets = dict[str, CaseEnd | None](), Secrets([], rollout.secrets.values())
         try:
             execution = run_in_containers(rollout, lambda spec: self._open(spec, ends, is_cancelled), is_cancelled)

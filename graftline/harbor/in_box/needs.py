@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 _ELSEWHERE = ("tests", "solution")
@@ -39,8 +39,17 @@ _NO_NETWORK = re.compile(
     r"|failed to establish a new connection|dns error|getaddrinfo|no address associated with hostname",
     re.IGNORECASE,
 )
+_INSTALLS = re.compile(r"\b(apt-get|apt|apk|pip3?|pipx|uvx?|npm|npx|conda)\b")
+_NOT_INSTALLED = re.compile(
+    r"^(E: (?:Unable|Failed|Could not)\b.*|ERROR: (?:Could not|No matching)\b.*|error: Failed to (?:fetch|build|download)\b.*"
+    r"|\s*\xd7 (?:No solution found|Failed to)\b.*|npm (?:ERR!|error) .*)$",
+    re.MULTILINE,
+)
+"""What installers say that failed."""
+_TESTS_BEGIN = re.compile(r"^=+ test session starts =+$", re.MULTILINE)
 _REMOTE = re.compile(r"\b(https?|ftp|git|ssh)://(?!localhost\b|127\.|0\.0\.0\.0|\[::1?\]|\$)[\w.-]+", re.IGNORECASE)
 _LEAST_FREE_BYTES = 64 << 10
+_SHOWN = 120
 _FINDING_S = 30.0
 
 
@@ -88,10 +97,19 @@ def find_unmet(task: Mapping[str, object], folder: Path, is_laid: bool, is_verif
     return "; ".join(reasons)
 
 
-def find_missing(output: str, scripts: Sequence[Path], has_network: bool) -> str:
-    """Return what the box was without, by what `scripts` printed and by what they name; empty where it is not known."""
-    text = "\n".join(_without_comments(path.read_text("utf-8", "replace")) for path in scripts)
-    return "; ".join(_missing(output, text, has_network))
+def find_missing(
+    output: str,
+    scripts: Sequence[str],
+    has_network: bool,
+    which: Callable[[str], object] = shutil.which,
+    has_module: Callable[[str, str], bool] | None = None,
+) -> str:
+    """Return what a box was without, by what scripts printed and by their texts; empty where it is not known.
+
+    `which` and `has_module` look whether the box has a program, and a Python a module; without them, this one.
+    """
+    text = "\n".join(map(_without_comments, scripts))
+    return "; ".join(_missing(output, text, has_network, which, has_module or _has_module))
 
 
 def is_disk_full(folders: Sequence[Path]) -> bool:
@@ -113,15 +131,21 @@ def _rows(name: str) -> list[list[str]]:
     return [row for line in lines if len(row := line.split()) > 1]
 
 
-def _missing(output: str, text: str, has_network: bool) -> Iterator[str]:
+def _missing(
+    output: str, text: str, has_network: bool, which: Callable[[str], object], has_module: Callable[[str, str], bool]
+) -> Iterator[str]:
     names = [name for name in dict.fromkeys(_NOT_A_COMMAND.findall(output)) if "/" not in name and _names(text, name)]
     if bash := [name for name in names if name in _OWN_WORDS_OF_BASH]:
         yield f"needs bash: another shell does not know {bash[0]!r}"
-    if absent := [name for name in names if name not in _OWN_WORDS_OF_BASH and shutil.which(name) is None]:
+    if absent := [name for name in names if name not in _OWN_WORDS_OF_BASH and not which(name)]:
         yield f"needs {', '.join(absent)}: the box has no such program"
     for python, name in dict.fromkeys(_NO_MODULE.findall(output)):
-        if re.search(rf"-m\s+{re.escape(name)}(?![\w.])", text) and not _has_module(python, name):
+        if re.search(rf"-m\s+{re.escape(name)}(?![\w.])", text) and not has_module(python, name):
             yield f"needs {name}: {python} has no such module"
+    # once the tests have begun, what they need is there
+    line = None if _TESTS_BEGIN.search(output) else _NOT_INSTALLED.search(output)
+    if line is not None and _INSTALLS.search(text):
+        yield f"needs what a script installs: {line[0].strip()[:_SHOWN]}"
     if not has_network and _NO_NETWORK.search(output) and (address := _REMOTE.search(text)):
         yield f"needs network: a script asks {address[0]}, and the box that grades has none"
 

@@ -98,7 +98,7 @@ def grade(folder: Path, task: Mapping[str, Any], logs: Path, answer: str = "subm
 def _check_machine(command: FinishedCommand, scripts: Path, work: Path) -> None:
     """See that a script did not fail for want of something of the machine."""
     texts = [path for path in sorted(scripts.rglob("*")) if path.suffix in (".sh", ".py") and path.is_file()]
-    lack = find_missing(command.output, texts, has_network())
+    lack = find_missing(command.output, [path.read_text("utf-8", "replace") for path in texts], has_network())
     if not lack and is_disk_full([work, Path(tempfile.gettempdir())]):
         lack = "the disk of the box is full: raise disk_mb"
     if lack:

@@ -40,6 +40,7 @@ from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import contexts, deployments, new_id
 from graftline.harbor.service.tables import instances as instance_table
 from graftline.harbor.tar_stream import ArchiveLimits
+from graftline.harbor.task_format.packed import HARBOR_TASK
 
 _TRIES = 5
 _ROWS_AT_ONCE = 5000
@@ -194,7 +195,7 @@ def create_deployment(service: Service, body: DeploymentCreate) -> Deployment:
     if body.verifier is not None:
         verifier_context = _decode(service, body.verifier.context_tar_base64, "verifier.context_tar_base64")
     dockerfile = body.dockerfile if body.dockerfile is not None else context.info.dockerfile or ""
-    if service.executor.needs_dockerfile and not dockerfile.strip():
+    if service.executor.needs_dockerfile and not dockerfile.strip() and body.entrypoint != HARBOR_TASK:
         message = f"dockerfile: executor {service.executor.name!r} builds images, and needs one"
         raise RequestError("no_dockerfile", message)
     values = _deployment_values(body, context, verifier_context, dockerfile)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from graftline.core.hashing import digest
-from graftline.harbor.contract import RolloutRequest, RolloutResponse, counts
+from graftline.harbor.contract import MAX_TIMEOUT_S, RolloutRequest, RolloutResponse, counts
 from graftline.harbor.messages import (
     OPEN_ROLLOUTS,
     AttemptAnswer,
@@ -250,7 +250,9 @@ def _unify(body: LegacyRollout) -> RolloutRequest:
     """Return what the first clients ask for as the unified contract has it."""
     request = body.model_dump(mode="json", exclude={"deployment_id", "seed", "limits"})
     timeout_s = body.limits.get("timeout_s")
-    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and 0 < timeout_s <= 3600
+    is_number = (
+        isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and 0 < timeout_s <= MAX_TIMEOUT_S
+    )
     safety = {"max_time_s": float(timeout_s)} if is_number and timeout_s is not None else {}
     config = {"inference_url": body.inference_url, **body.params}
     return RolloutRequest.model_validate(

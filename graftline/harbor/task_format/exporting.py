@@ -21,6 +21,7 @@ from graftline.core.hashing import sha256_text
 from graftline.harbor.task_format.task_folder import TASK_ID, HarborTask, TaskFile, write_files
 from graftline.harbor.task_format.task_toml import (
     AgentSection,
+    Artifact,
     EnvironmentSection,
     Package,
     TaskToml,
@@ -76,7 +77,7 @@ def harbor_task(task: Task) -> HarborTask:
         environment=EnvironmentSection(
             cpus=1.0, memory_mb=1024, storage_mb=1024, workdir="/app", network_mode="no-network"
         ),
-        artifacts=(name,),
+        artifacts=(Artifact(source=name),),
     )
     instruction = f"{task.instruction}\n\nChange the file `{name}` in the working folder so, and nothing else.\n"
     texts = {

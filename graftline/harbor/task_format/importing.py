@@ -25,6 +25,7 @@ from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier
 from graftline.harbor.contract import MAX_TIMEOUT_S, HarborLimits, TaskSeed, VerifierSettings
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.packager import find_omitted_files
+from graftline.harbor.task_format.packed import HARBOR_TASK, pack_tasks
 from graftline.harbor.task_format.task_folder import (
     HarborTask,
     TaskFile,
@@ -49,7 +50,7 @@ _COPY_CONTEXT = "COPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
 _MOST_NAMED = 5
 _LAYING_S = 30
 """Besides the agent, of a rollout; the longest that there is leaves less of it."""
-_LEAST_MEMORY_MB, _LEAST_DISK_MB = 512, 1024
+_LEAST_TIMEOUT_S, _LEAST_MEMORY_MB, _LEAST_DISK_MB = 30, 512, 1024
 _MOST_CORES, _MOST_MEMORY_MB, _MOST_DISK_MB = 8, 32768, 102400
 
 
@@ -98,7 +99,9 @@ def import_harbor_tasks(
         DataError: a task cannot be read, uses what is not supported, or the tasks have no image in common.
     """
     tasks = read_tasks(task_folders(folder), read_task)
-    text, build_files = _common_image(tasks, dockerfile) if has_image else ("", {})
+    if has_image and dockerfile is None:
+        return spec_of_tasks(tasks, name, staging, agent=agent, reward_key=reward_key, limits=limits)
+    text = read_dockerfile(dockerfile) if dockerfile is not None else ""
     placed = []
     for task in tasks:
         base, workdir = place_task(task), workdir_of(task, WORKDIR)
@@ -106,23 +109,55 @@ def import_harbor_tasks(
         for_agent = {**base.for_agent, "workdir": workdir, **({"needs": needs} if needs else {})}
         for_verifier = {**base.for_verifier, **({"solution_needs": of_solution} if of_solution else {})}
         placed.append(PlacedTask(task, for_agent, for_verifier))
-    staged = stage_tasks(
-        placed,
-        staging,
-        agent=agent,
-        dockerfile=text,
-        build_files=build_files,
-        reward_key=reward_key,
-        limits=limits,
-    )
+    staged = stage_tasks(placed, staging, agent=agent, dockerfile=text, reward_key=reward_key, limits=limits)
     return build_spec(staged, name, {"agent_type": agent, "format": "harbor"})
+
+
+def spec_of_tasks(
+    tasks: Sequence[HarborTask],
+    name: str,
+    staging: Path,
+    *,
+    agent: str = "codex",
+    reward_key: str = "reward",
+    limits: HarborLimits | None = None,
+) -> HarborBuildSpec:
+    """Return the deployment of `tasks`, each in the image that it says, written below `staging`: a seed for each, by their order.
+
+    DataError if one asks for more than a box may have.
+    """
+    if agent not in NAMES:
+        raise DataError(f"agent {agent!r} is not known; known: {', '.join(NAMES)}")
+    context = staging / "context"
+    shutil.rmtree(context, ignore_errors=True)
+    own_limits = {task.id: limits_of(task) for task in tasks}
+    paths = pack_tasks(tasks, context, reward_key)
+    seeds = []
+    for seed, task in enumerate(tasks):
+        metadata = json.loads(json.dumps(task.toml.metadata, default=str))
+        metadata |= {"digest": task.digest, "limits": own_limits[task.id].model_dump()}
+        seeds.append(TaskSeed(seed=seed, task_id=task.id, metadata=metadata))
+    return HarborBuildSpec(
+        name=name,
+        context_dir=context,
+        entrypoint=HARBOR_TASK,
+        limits=limits or _largest(own_limits.values()),
+        metadata={"agent_type": agent, "format": "harbor"},
+        tasks=seeds,
+        # what looks like a secret in a task of a benchmark is part of the task
+        allow_secrets_in=tuple(paths),
+    )
 
 
 def place_task(task: HarborTask) -> PlacedTask:
     """Return what the programs in a container read of `task`."""
     toml = task.toml
+    if beyond := _beyond_one_box(task):
+        raise DataError(
+            f"{task.id}: uses what needs the task's own image: {', '.join(beyond)}; import it with its image"
+        )
     workdir = f"{workdir_of(task, WORKDIR).rstrip('/')}/"
-    submission = [path.removeprefix(workdir) for path in toml.artifacts] or ["."]
+    submission = [artifact.source.removeprefix(workdir) for artifact in toml.artifacts] or ["."]
     if bad := [path for path in submission if path.startswith("/") or ".." in path.split("/")]:
         raise DataError(f"{task.id}: artifacts: {bad[0]!r} is not below the working folder {workdir}")
     for_agent: dict[str, Any] = {
@@ -140,29 +175,24 @@ def place_task(task: HarborTask) -> PlacedTask:
     return PlacedTask(task, for_agent, for_verifier)
 
 
-def _common_image(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str, dict[str, TaskFile]]:
-    """Return the Dockerfile that serves all of `tasks`, and the files that its COPY needs."""
-    if dockerfile is not None:
-        return read_dockerfile(dockerfile), {}
-    images = {_image_of(task): task for task in tasks}
-    if len(images) > 1:
-        first, second = [task.id for task in images.values()][:2]
-        raise DataError(
-            f"{first} and {second} have different images, {len(images)} in all; give one Dockerfile for all tasks, or import"
-            " them one by one"
-        )
-    [(text, files)] = images
-    return text, dict(files)
-
-
-def _image_of(task: HarborTask) -> tuple[str, tuple[tuple[str, TaskFile], ...]]:
-    """Return a Dockerfile and the files it may copy: what makes two images the same."""
-    if task.toml.environment.docker_image is not None:
-        return f"FROM {task.toml.environment.docker_image}\n", ()
-    files = task.part("environment")
-    text = files.pop("Dockerfile").content.decode("utf-8", "replace")
-    copies = any(line.lstrip().upper().startswith(("COPY", "ADD")) for line in text.splitlines())
-    return text, tuple(sorted(files.items())) if copies else ()
+def _beyond_one_box(task: HarborTask) -> list[str]:
+    toml = task.toml
+    uses = {
+        "tests/Dockerfile": "tests/Dockerfile" in task.files,
+        "tests/test.sh": "tests/test.sh" not in task.files,
+        "agent.user": toml.agent.user,
+        "verifier.user": toml.verifier.user,
+        "verifier.environment": toml.verifier.environment,
+        "verifier.collect": toml.verifier.collect,
+        "environment.gpus": toml.environment.gpus or toml.environment.tpu,
+        "environment.mcp_servers": toml.environment.mcp_servers,
+        "environment.skills_dir": toml.environment.skills_dir,
+        "environment.healthcheck": toml.environment.healthcheck,
+        "network_mode = allowlist": "allowlist"
+        in (toml.agent.network_mode, toml.verifier.network_mode, toml.environment.network_mode),
+        "artifacts with exclude": any(artifact.exclude for artifact in toml.artifacts),
+    }
+    return [name for name, is_used in uses.items() if is_used]
 
 
 def build_spec(staged: StagedTasks, name: str, metadata: dict[str, Any]) -> HarborBuildSpec:
@@ -188,7 +218,6 @@ def stage_tasks(
     program: Program = "run_tests",
     reward_key: str = "reward",
     base: Mapping[str, TaskFile] | None = None,
-    build_files: Mapping[str, TaskFile] | None = None,
     limits: HarborLimits | None = None,
     verifier_timeout_s: int | None = None,
 ) -> StagedTasks:
@@ -202,7 +231,6 @@ def stage_tasks(
         program: What grades.
         reward_key: Which number is the reward.
         base: Files that all tasks stand on.
-        build_files: Files beside the Dockerfile, for its COPY.
         limits: In place of the largest of the tasks', as `verifier_timeout_s`.
     """
     if agent not in NAMES:
@@ -217,10 +245,10 @@ def stage_tasks(
     programs = {path.name: TaskFile(path.read_bytes()) for path in sorted(IN_BOX.glob("*.py"))}
     for place in (context, verifier_context):
         shutil.rmtree(place, ignore_errors=True)
-        write_files({**(build_files or {}), **images}, place)
+        write_files(images, place)
         write_files(programs, place / common / "in_box")
         write_files(base or {}, place / common / "base")
-    own_limits = {entry.task.id: _limits_of(entry.task) for entry in placed}
+    own_limits = {entry.task.id: limits_of(entry.task, _LAYING_S) for entry in placed}
     largest = limits or _largest(own_limits.values())
     write_files({"agent.json": _json_file({"agent": agent, "timeout_s": largest.timeout_s})}, context / common)
     seeds = []
@@ -249,8 +277,8 @@ def stage_tasks(
     return StagedTasks(context, verifier_context, dockerfile_path, tuple(seeds), largest, verifier)
 
 
-def _limits_of(task: HarborTask) -> HarborLimits:
-    """Return what a task may use; what it leaves open is as the class has it."""
+def limits_of(task: HarborTask, laying_s: int = 0) -> HarborLimits:
+    """Return what a task may use; what it leaves open is as the class has it. DataError where it asks for more than there is."""
     environment, default = task.toml.environment, HarborLimits()
     agent_s = task.toml.agent.timeout_sec
     timeout_s = default.timeout_s if agent_s is None else math.ceil(agent_s)
@@ -267,7 +295,7 @@ def _limits_of(task: HarborTask) -> HarborLimits:
     if over := [f"{name} (comes to {value}, at most {most})" for name, (value, most) in ranges.items() if value > most]:
         raise DataError(f"{task.id}: wants more than a deployment may have: {', '.join(over)}")
     return HarborLimits(
-        timeout_s=timeout_s if agent_s is None else min(timeout_s + _LAYING_S, MAX_TIMEOUT_S),
+        timeout_s=timeout_s if agent_s is None else min(max(timeout_s + laying_s, _LEAST_TIMEOUT_S), MAX_TIMEOUT_S),
         cpu_cores=cores,
         memory_mb=max(memory_mb, _LEAST_MEMORY_MB),
         disk_mb=max(disk_mb, _LEAST_DISK_MB),

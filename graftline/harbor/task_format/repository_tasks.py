@@ -14,6 +14,7 @@ from graftline.harbor.task_format.exporting import IMAGE, slug
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile
 from graftline.harbor.task_format.task_toml import (
     AgentSection,
+    Artifact,
     EnvironmentSection,
     Package,
     TaskToml,
@@ -61,7 +62,7 @@ def repository_harbor_task(task: RepositoryTask, timeout_s: float = 1800.0) -> H
             cpus=1.0, memory_mb=2048, storage_mb=2048, workdir="/app", network_mode="no-network"
         ),
         # whole folders: the names of the files that change are for the agent to find
-        artifacts=tuple(sorted({path.partition("/")[0] for path in texts})),
+        artifacts=tuple(Artifact(source=path) for path in sorted({path.partition("/")[0] for path in texts})),
     )
     if "Dockerfile" in texts:
         raise DataError(f"{task.id}: has a file 'Dockerfile' at its top, where that of the environment stands")

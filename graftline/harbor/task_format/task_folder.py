@@ -56,7 +56,7 @@ _DOES = re.compile(r"\s*(RUN|ADD\s+\S*://|COPY\s+--from)\b", re.IGNORECASE)
 _SHOWN = 80
 _SHOWN_FAULTS = 20
 _WORKDIR = re.compile(r"\s*WORKDIR\s+[\"']?(/[\w./-]*)[\"']?\s*", re.IGNORECASE)
-_COMPOSE = re.compile(r"environment/(docker-)?compose\.ya?ml")
+_COMPOSE = re.compile(r"(environment|tests)/(docker-)?compose\.ya?ml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,33 @@ class HarborTask:
         start = f"{name}/"
         return {path.removeprefix(start): file for path, file in self.files.items() if path.startswith(start)}
 
+    @property
+    def bundles_tests(self) -> bool:
+        """Whether the image of what grades is its own, and has the tests."""
+        own = self.toml.verifier.environment
+        return "tests/Dockerfile" in self.files or (own is not None and own.docker_image is not None)
+
+    def image_part(self, role: str) -> str:
+        """Return which part the image of a role is made of."""
+        return "tests" if role == "verifier" and self.toml.is_separate and self.bundles_tests else "environment"
+
+    def image_name(self, role: str) -> str | None:
+        """Return the image that is there already, of a role; None where it is only to be made."""
+        is_own = self.image_part(role) == "tests"
+        section = self.toml.verifier.environment if is_own else self.toml.environment
+        return section.docker_image if section else None
+
+    def image_of(self, role: str) -> tuple[str, dict[str, TaskFile]]:
+        """Return the Dockerfile of the image of a role, and the files beside it: of an image that is there, only its name."""
+        if name := self.image_name(role):
+            return f"FROM {name}\n", {}
+        files = self.part(self.image_part(role))
+        return files.pop("Dockerfile").content.decode("utf-8", "replace"), files
+
+    def find_fetch(self, part: str) -> str:
+        """Return where the scripts of a part fetch something, as `path: command`; empty where they do not."""
+        return next(_places(scripts_of(self, part), _FETCHES, unless=_OFFLINE), "")
+
 
 def read_task(folder: Path) -> HarborTask:
     """Return the task in `folder`.
@@ -102,24 +129,32 @@ def read_task(folder: Path) -> HarborTask:
     Raises:
         DataError: it is no task, is out of bounds, or uses what is not supported here.
     """
-    if not TASK_ID.fullmatch(folder.name):
-        raise DataError(f"{folder}: a task's folder is named by letters, digits, '.', '_' and '-', up to 200 of them")
     everything = dict(plain_files(folder, skip=(".git/", ".venv/")))
     files = {path: file for path, file in everything.items() if path in _ALONE or path.startswith(_BELOW)}
     files = _without_ignored(files, everything.get(".gitignore"), folder)
+    return task_of(folder.name, files, str(folder), tuple(_find_unsupported(everything)))
+
+
+def task_of(
+    name: str, files: Mapping[str, TaskFile], source: str = "", unsupported: tuple[str, ...] = ()
+) -> HarborTask:
+    """Return the task of a name that `files` make. DataError as `read_task`."""
+    source = source or name
+    if not TASK_ID.fullmatch(name):
+        raise DataError(f"{source}: a task's folder is named by letters, digits, '.', '_' and '-', up to 200 of them")
     texts = {}
     for path in ("task.toml", "instruction.md"):
         if path not in files:
-            raise DataError(f"{folder}: has no {path}; expected the folder of one Harbor task")
+            raise DataError(f"{source}: has no {path}; expected the folder of one Harbor task")
         if len(files[path].content) > MAX_TOML_BYTES:
-            raise DataError(f"{folder}: {path} is larger than {MAX_TOML_BYTES} bytes")
-        texts[path] = _text(files[path].content, folder / path)
-    toml = task_toml(texts["task.toml"], str(folder / "task.toml"), tuple(_find_unsupported(everything)))
-    if "tests/test.sh" not in files:
-        raise DataError(f"{folder}: has no tests/test.sh; nothing says what counts as done")
+            raise DataError(f"{source}: {path} is larger than {MAX_TOML_BYTES} bytes")
+        texts[path] = _text(files[path].content, Path(source, path))
+    toml = task_toml(texts["task.toml"], f"{source}/task.toml", unsupported)
+    if "tests/test.sh" not in files and not ("tests/Dockerfile" in files or toml.is_separate):
+        raise DataError(f"{source}: has no tests/test.sh; nothing says what counts as done")
     if "environment/Dockerfile" not in files and toml.environment.docker_image is None:
-        raise DataError(f"{folder}: has neither environment/Dockerfile nor environment.docker_image in task.toml")
-    return HarborTask(folder.name, toml, files)
+        raise DataError(f"{source}: has neither environment/Dockerfile nor environment.docker_image in task.toml")
+    return HarborTask(name, toml, files)
 
 
 def task_folders(folder: Path) -> list[Path]:
@@ -174,8 +209,6 @@ def _find_unsupported(files: Mapping[str, TaskFile]) -> Iterator[str]:
     """Yield what the files use that is not supported."""
     if any(_COMPOSE.fullmatch(path) for path in files):
         yield "environment/docker-compose.yaml"
-    if "tests/Dockerfile" in files:
-        yield "tests/Dockerfile"
     if "trajectory.json" in files:
         yield "trajectory.json (prior context)"
     if any(path.startswith("steps/") for path in files):
@@ -241,9 +274,9 @@ def _text(content: bytes, source: Path) -> str:
 
 def needs_of(task: HarborTask, workdir: str, has_image: bool) -> dict[str, Any]:
     """Return what grading `task` needs, by cause; without an image, also what its Dockerfile makes."""
-    scripts = _scripts(task, "tests")
+    scripts = scripts_of(task, "tests")
     needs: dict[str, Any] = {}
-    if place := _find_fetch(scripts) or _public_network(task):
+    if place := task.find_fetch("tests") or _public_network(task):
         needs["network"] = place
     if task.toml.verifier.environment_mode != "separate":
         inside = f"{workdir.rstrip('/')}/"
@@ -258,8 +291,7 @@ def needs_of(task: HarborTask, workdir: str, has_image: bool) -> dict[str, Any]:
 
 def needs_of_solution(task: HarborTask, workdir: str) -> dict[str, Any]:
     """Return what running the reference solution needs, by cause."""
-    scripts = _scripts(task, "solution")
-    place = _find_fetch(scripts)
+    scripts, place = scripts_of(task, "solution"), task.find_fetch("solution")
     return ({"network": place} if place else {}) | _of_scripts(scripts, "solution/solve.sh", workdir)
 
 
@@ -283,10 +315,6 @@ def _of_scripts(scripts: Mapping[str, str], main: str, workdir: str) -> dict[str
         path, _, name = place.partition(": ")
         folders.setdefault(name, path)
     return needs | ({"folders": folders} if folders else {})
-
-
-def _find_fetch(scripts: Mapping[str, str]) -> str:
-    return next(_places(scripts, _FETCHES, unless=_OFFLINE), "")
 
 
 def _public_network(task: HarborTask) -> str:
@@ -322,7 +350,7 @@ def _places(
                 yield f"{path}: {match[0].strip()[:_SHOWN]}"
 
 
-def _scripts(task: HarborTask, part: str) -> dict[str, str]:
+def scripts_of(task: HarborTask, part: str) -> dict[str, str]:
     """Return the texts of the scripts of a part, the one that is run first."""
     paths = sorted(
         (f"{part}/{path}" for path in task.part(part) if PurePosixPath(path).suffix in _SCRIPTS),

@@ -1,7 +1,6 @@
 """`task.toml` of a Harbor task, formats 1.0 to 1.4: read into strict models, and written.
 
-What a rollout of ours would not honor is refused by its name, all of it in one message; so is every unknown key, with the
-key it looks like. Values such as `${VAR:-default}` stay texts here. Older names (`version`, `memory = "4G"`, `storage`,
+What no executor here can give is refused by its name, all of it in one message. Values such as `${VAR:-default}` stay texts here. Older names (`version`, `memory = "4G"`, `storage`,
 `allow_internet`) become the present ones, as the format has it.
 """
 
@@ -14,7 +13,16 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
 from graftline.core.errors import DataError
 
@@ -24,21 +32,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMK])", re.IGNORECASE)
 _MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
-_UNSUPPORTED = (
-    *("source", "steps", "multi_step_reward_strategy", "agent.user", "agent.allowed_hosts", "verifier.user"),
-    *(
-        "verifier.allowed_hosts",
-        "verifier.environment",
-        "verifier.collect",
-        "environment.gpus",
-        "environment.gpu_types",
-    ),
-    *("environment.tpu", "environment.mcp_servers", "environment.skills_dir", "environment.healthcheck"),
-    "environment.allowed_hosts",
-)
-"""Keys that a rollout of ours has nothing for; empty, zero or false they say nothing."""
+_UNSUPPORTED = ("steps", "multi_step_reward_strategy")
+"""Keys that no executor here has anything for; empty, zero or false they say nothing."""
 
-Network = Literal["public", "no-network"]
+Network = Literal["public", "no-network", "allowlist"]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -63,20 +60,37 @@ class Package(_Section):
     keywords: tuple[str, ...] = ()
 
 
+User = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)]
+"""A name or a number; empty for that of the image."""
+
+
 class AgentSection(_Section):
     """Bounds of the agent."""
 
     timeout_sec: Seconds | None = None
+    user: User = ""
     network_mode: Network | None = None
+    allowed_hosts: tuple[str, ...] | None = None
 
 
-class VerifierSection(_Section):
-    """Bounds of what grades; it always runs in a box of its own here."""
+class Healthcheck(_Section):
+    """What shows that a box is ready for the agent."""
 
-    timeout_sec: Seconds = 600.0
-    env: dict[str, str] = {}
-    network_mode: Network | None = None
-    environment_mode: Literal["shared", "separate"] | None = None
+    command: str
+    interval_sec: float = Field(default=5.0, ge=0, allow_inf_nan=False)
+    timeout_sec: Seconds = 30.0
+    start_period_sec: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    start_interval_sec: float = Field(default=5.0, ge=0, allow_inf_nan=False)
+    retries: int = Field(default=3, ge=1, le=1000)
+
+
+class Collect(_Section):
+    """What is run after the agent, to have something to grade."""
+
+    command: str
+    service: Literal["main"] = "main"
+    timeout_sec: Seconds = 60.0
+    user: User = ""
 
 
 class EnvironmentSection(_Section):
@@ -90,9 +104,51 @@ class EnvironmentSection(_Section):
     cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     memory_mb: int | None = Field(default=None, gt=0)
     storage_mb: int | None = Field(default=None, gt=0)
+    gpus: int | None = Field(default=None, ge=0)
+    gpu_types: tuple[str, ...] | None = None
+    tpu: dict[str, Any] | None = None
+    mcp_servers: tuple[dict[str, Any], ...] = ()
     env: dict[str, str] = {}
+    skills_dir: str | None = None
+    healthcheck: Healthcheck | None = None
     workdir: str | None = Field(default=None, min_length=1)
     network_mode: Network = "public"
+    allowed_hosts: tuple[str, ...] | None = None
+
+
+class VerifierSection(_Section):
+    """Bounds of what grades."""
+
+    timeout_sec: Seconds = 600.0
+    env: dict[str, str] = {}
+    user: User = ""
+    network_mode: Network | None = None
+    allowed_hosts: tuple[str, ...] | None = None
+    environment_mode: Literal["shared", "separate"] | None = None
+    environment: EnvironmentSection | None = None
+    """Of a box of its own; that of the agent where it is not given."""
+    collect: tuple[Collect, ...] = ()
+
+
+class Artifact(_Section):
+    """A file or a folder of the agent's box that is kept, and that a verifier with a box of its own gets at the same place."""
+
+    source: str = Field(min_length=1)
+    destination: str | None = None
+    """Where it is kept; it says nothing of the boxes."""
+    exclude: tuple[str, ...] = ()
+    service: Literal["main"] | None = None
+
+    @field_validator("source")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if ".." in path.split("/"):
+            raise ValueError("leads out by '..'; name it by its path")
+        return path
+
+    @model_serializer(mode="wrap")
+    def _as_short_as_can_be(self, dump: SerializerFunctionWrapHandler) -> Any:
+        return self.source if self.model_fields_set == {"source"} else dump(self)
 
 
 class SolutionSection(_Section):
@@ -104,7 +160,7 @@ class SolutionSection(_Section):
 class TaskToml(_Section):
     """The whole file."""
 
-    schema_version: str = Field(default="1.4", pattern=r"^1\.[0-4]$")
+    schema_version: str = Field(default="1.4", pattern=r"^(0\.\d+|1\.[0-4])$")
     task: Package | None = None
     metadata: dict[str, Any] = {}
     """Free; dates of TOML stay dates."""
@@ -112,8 +168,18 @@ class TaskToml(_Section):
     verifier: VerifierSection = VerifierSection()
     environment: EnvironmentSection = EnvironmentSection()
     solution: SolutionSection = SolutionSection()
-    artifacts: tuple[str, ...] = ()
-    """Files and folders of the working folder that the verifier sees; all of it where none is named."""
+    source: str | None = None
+    artifacts: tuple[
+        Annotated[Artifact, BeforeValidator(lambda value: {"source": value} if isinstance(value, str) else value)], ...
+    ] = ()
+    ignored: tuple[str, ...] = Field(default=(), exclude=True)
+    """Keys that the format does not know, each with the one it looks like; as everywhere, they say nothing."""
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether what grades has a box of its own."""
+        mode = self.verifier.environment_mode
+        return mode == "separate" or (mode is None and self.verifier.environment is not None)
 
 
 def task_toml(text: str, source: str, also_unsupported: tuple[str, ...] = ()) -> TaskToml:
@@ -132,13 +198,33 @@ def task_toml(text: str, source: str, also_unsupported: tuple[str, ...] = ()) ->
     if unsupported := [*also_unsupported, *_remove_unsupported(tree)]:
         names = ", ".join(sorted(set(unsupported)))
         faults.insert(0, f"uses what is not supported here: {names}; take it out of the task, or run it with harbor")
+    ignored: list[str] = []
+    task = TaskToml()
     try:
-        task = TaskToml.model_validate(_with_tuples(tree))
+        task = _read(tree, ignored)
     except ValidationError as error:
         faults += [f"{'.'.join(map(str, fault['loc']))}: {_reason(fault)}" for fault in error.errors(include_url=False)]
     if faults:
         raise DataError("\n".join(f"{source}: {fault}" for fault in faults))
-    return task
+    return task.model_copy(update={"ignored": tuple(ignored)})
+
+
+def _read(tree: dict[str, Any], ignored: list[str]) -> TaskToml:
+    """Return what `tree` says, without the keys that the format does not know; these are added to `ignored`."""
+    while True:
+        try:
+            return TaskToml.model_validate(_with_tuples(tree))
+        except ValidationError as error:
+            unknown = [fault for fault in error.errors(include_url=False) if fault["type"] == "extra_forbidden"]
+            if not unknown:
+                raise
+            for fault in unknown:
+                *way, key = fault["loc"]
+                section: Any = tree
+                for step in way:
+                    section = section[step]
+                del section[key]
+                ignored.append(f"{'.'.join(map(str, fault['loc']))}: {_reason(fault)}")
 
 
 def toml_text(toml: TaskToml) -> str:
@@ -183,28 +269,15 @@ def _remove_unsupported(tree: dict[str, Any]) -> Iterator[str]:
             section = section.get(part) if isinstance(section, dict) else None
         if isinstance(section, dict) and section.pop(key, None) not in (None, 0, "", [], {}):
             yield name
-    for name in ("agent", "verifier", "environment"):
-        table = tree.get(name)
-        if isinstance(table, dict) and table.get("network_mode") == "allowlist":
-            del table["network_mode"]
-            yield f"{name}.network_mode = allowlist"
     environment = tree.get("environment")
     if isinstance(environment, dict) and str(environment.get("os", "")).lower() == "windows":
         del environment["os"]
         yield "environment.os = windows"
-    if isinstance(tree.get("artifacts"), list):
-        plain = [_artifact_path(entry) for entry in tree["artifacts"]]
-        tree["artifacts"] = [entry for entry in plain if entry is not None]
-        if None in plain:
-            yield "artifacts with a destination, exclude or service"
-
-
-def _artifact_path(entry: Any) -> Any:
-    """Return what an artifact names, or None where it says more."""
-    if not isinstance(entry, dict):
-        return entry
-    more = {key: value for key, value in entry.items() if key != "source" and value not in (None, [])}
-    return None if more else entry.get("source", "")
+    services = [entry.get("service") for entry in tree.get("artifacts") or () if isinstance(entry, dict)]
+    hooks = (tree.get("verifier") or {}).get("collect") if isinstance(tree.get("verifier"), dict) else None
+    services += [entry.get("service") for entry in hooks or () if isinstance(entry, dict)]
+    if any(service not in (None, "main") for service in services):
+        yield "services of Compose"
 
 
 def _with_tuples(value: Any) -> Any:

@@ -16,7 +16,8 @@ NEW_MOUNTS, NEW_CGROUP, NEW_UTS, NEW_IPC = 0x20000, 0x2000000, 0x4000000, 0x8000
 NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 READ_ONLY, NO_SETUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 _DETACH = 2
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 38, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 _CAPABILITIES_VERSION = 0x20080522
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the calls of Landlock, of every machine
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
@@ -60,6 +61,15 @@ def drop_capabilities() -> None:
         capability += 1
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     _call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+
+
+def drop_capabilities_but(allowed: frozenset[int]) -> None:
+    """Have no program that is started from here get a capability but those that are kept."""
+    capability = 0
+    while _libc.prctl(_PR_CAPBSET_READ, ctypes.c_long(capability), _NOTHING, _NOTHING, _NOTHING) >= 0:
+        if capability not in allowed:
+            _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+        capability += 1
 
 
 def unshare(namespaces: int) -> None:

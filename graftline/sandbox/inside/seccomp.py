@@ -198,14 +198,15 @@ class Filter:
         self._program += [_instruction(_AT_LEAST, _LAST_KNOWN + 1, 0, 1), _instruction(_RETURN, _ERRNO | ENOSYS)]
         return self
 
-    def install(self, default_action: str) -> bool:
+    def install(self, default_action: str, is_privileged: bool = False) -> bool:
         """Put the filter on this process and all its children for good, and return whether it took hold.
 
-        `default_action` is what becomes of calls that no rule fits: `allow`, or `kill` for the end of the process.
+        `default_action` is what becomes of calls that no rule fits: `allow`, or `kill` for the end of the process. A process
+        that `is_privileged` over its namespace need not give up for it what set-uid programs bring.
         """
         if self._machine not in CALLS:
             return False
-        if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        if not is_privileged and _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             return False
         structure, _ = self.compile(default_action)
         status: int = _libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(structure), 0, 0)

@@ -34,9 +34,9 @@ class CaseLimits(Config):
     """What one case may use: all of its processes together, where it does not say otherwise."""
 
     cores: int = Field(default=2, ge=1, le=1024)
-    cpu_s: int = Field(default=30, ge=1, le=3600)
+    cpu_s: int = Field(default=30, ge=1, le=86_400)
     """Of each process."""
-    wall_s: float = Field(default=30.0, gt=0, le=3600)
+    wall_s: float = Field(default=30.0, gt=0, le=86_400)
     memory_mb: int = Field(default=4096, ge=64)
     """Of each process, and of all together where there is a control group."""
     disk_mb: int = Field(default=64, ge=1)

@@ -21,7 +21,9 @@ from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.rollouts.task import Task
 from tests.harbor_parts import KEY, service
+from tests.harbor_tasks import TASKS
 from tests.unit.cli.test_missing_extra import ran_without
+from tests.unit.harbor.tiny_crate import write
 
 HALVES = {
     "name": "halves",
@@ -270,6 +272,27 @@ def test_tasks_are_exported_and_imported_as_harbor_tasks(place: Place, tmp_path:
     assert [entry["task_id"] for entry in instances] == sorted(Path(folder).name for folder in written)
 
 
+def test_a_folder_is_imported_with_its_images_and_what_cannot_be_is_named(place: Place, tmp_path: Path) -> None:
+    toml = "[agent]\ntimeout_secs = 5\n[environment]\ngpus = 1\n"
+    for name, more in {"a": {}, "b": {"environment/compose.yaml": ""}, "c": {"task.toml": toml}}.items():
+        write(tmp_path / "tasks" / name, {**TASKS["variables"], **more})
+    value = place.json(
+        "import", str(tmp_path / "tasks"), "--name", "many", "--calibrate", "--report", str(tmp_path / "r.jsonl")
+    )
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert [line["task"] for line in lines] == ["a", "b", "c"]
+    assert [line["executor"] for line in lines] == ["memory", "", "memory"]
+    assert lines[1]["verdict"] == "refused"
+    assert "environment/docker-compose.yaml" in lines[1]["reason"]
+    assert "environment.gpus: boxes have none; ignored: agent.timeout_secs: unknown key" in lines[2]["reason"]
+    assert [task["verdict"] for task in value["tasks"]] == [line["verdict"] for line in lines]
+    result = place("import", str(tmp_path / "tasks"), "--name", "many", "--report", str(tmp_path / "r.jsonl"))
+    assert "2 tasks, seeds 0 to 1; 1 refused" in result.stdout
+    nothing = place("import", str(tmp_path / "tasks" / "b"), "--name", "none")
+    assert nothing.exit_code == 1
+    assert "environment/docker-compose.yaml" in nothing.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -289,6 +312,7 @@ def test_tasks_are_exported_and_imported_as_harbor_tasks(place: Place, tmp_path:
         (["instances", "create", "halves", "--count", "1", "--seeds", "1"], 2, "expected --count or --seeds"),
         (["calibrate", "halves"], 1, "halves.yaml: does not say which seeds stand for its tasks; name them"),
         (["calibrate", "refactoring", "--seeds", "5"], 1, "refactoring.yaml: seed 5 stands for no task; known: 0 to 1"),
+        (["import", ".", "--name", "x", "--no-image", "--calibrate"], 2, "are of tasks with their own images"),
         (["import", "halves", "--name", "x"], 2, "Directory 'halves' does not exist"),
         (["export", "rol_none", "out"], 1, "rollout 'rol_none': there is none"),
         (["list", "--url", "ftp://127.0.0.1"], 1, "'ftp://127.0.0.1': is no URL of a service"),

@@ -40,7 +40,7 @@ def test_a_task_of_ours_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_the_agent_gets_nothing_of_the_wanted_text(tmp_path: Path) -> None:
     export_harbor_task(TASK, tmp_path / "tasks")
-    spec = import_harbor_tasks(tmp_path / "tasks", "ours", tmp_path / "staging", agent="nop")
+    spec = import_harbor_tasks(tmp_path / "tasks", "ours", tmp_path / "staging", agent="nop", has_image=False)
     texts = [path.read_bytes() for path in spec.context_dir.rglob("*") if path.is_file()]
     assert not [text for text in texts if b"new('" in text or b"new($A)" in text]
 

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError
+from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.contract import HarborLimits
 from graftline.harbor.task_format.importing import IN_BOX, import_harbor_tasks
+from graftline.harbor.task_format.packed import HARBOR_TASK, unpack_task
 from graftline.harbor.task_format.task_folder import read_task
 from tests.unit.harbor.tiny_crate import write
 
@@ -35,6 +37,11 @@ def tasks(tmp_path: Path) -> Path:
     write(tmp_path / "tasks" / "b-count", COUNT)
     write(tmp_path / "tasks" / "a-bigger", BIGGER)
     return tmp_path / "tasks"
+
+
+def imported(*arguments: Any, **options: Any) -> HarborBuildSpec:
+    """Return tasks as a deployment whose boxes have what their contexts hold, and no images."""
+    return import_harbor_tasks(*arguments, **{"has_image": False, **options})
 
 
 def laid(context: Path, folders: Sequence[str], box: Path) -> Path:
@@ -68,7 +75,7 @@ def graded_with_output(box: Path, logs: Path, *more: str) -> tuple[int, str]:
 
 
 def test_seeds_go_by_the_names_of_the_tasks(tasks: Path, tmp_path: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     assert [(task.seed, task.task_id) for task in spec.tasks] == [(0, "a-bigger"), (1, "b-count")]
     assert spec.tasks[1].agent_files == spec.tasks[1].verifier_files == ("common", "tasks/b-count")
     assert spec.tasks[1].metadata == {
@@ -84,18 +91,17 @@ def test_seeds_go_by_the_names_of_the_tasks(tasks: Path, tmp_path: Path) -> None
     with pytest.raises(
         DataError, match="agent 'gpt' is not known; known: codex, opencode, claude_code, mini_swe_agent, nop, oracle"
     ):
-        import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="gpt")
+        imported(tasks, "mine", tmp_path / "staging", agent="gpt")
 
 
 def test_tests_and_solutions_are_only_where_the_verifier_is(tasks: Path, tmp_path: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     for_agent = {
         path.relative_to(spec.context_dir).as_posix() for path in spec.context_dir.rglob("*") if path.is_file()
     }
     programs = {f"common/in_box/{path.name}" for path in IN_BOX.glob("*.py")}
     own = ("instruction.md", "task.json", "environment/Dockerfile", "environment/start.txt")
     assert for_agent == {
-        "Dockerfile",
         "common/agent.json",
         *programs,
         *(f"tasks/{task}/{path}" for task in ("a-bigger", "b-count") for path in own),
@@ -105,46 +111,63 @@ def test_tests_and_solutions_are_only_where_the_verifier_is(tasks: Path, tmp_pat
     assert (spec.verifier.context_dir / "tasks" / "b-count" / "tests" / "test.sh").is_file()
 
 
-def test_tasks_with_different_images_need_one_for_all(tasks: Path, tmp_path: Path) -> None:
+def test_tasks_bring_their_own_images_unless_one_is_given_for_all(tasks: Path, tmp_path: Path) -> None:
     (tasks / "a-bigger" / "environment" / "Dockerfile").write_text("FROM alpine:3.20\n")
-    with pytest.raises(DataError, match="a-bigger and b-count have different images, 2 in all; give one Dockerfile"):
-        import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    (tasks / "b-count" / "tests" / "server.pem").write_text("a file of a task that no archive takes by its name\n")
+    spec = imported(tasks, "mine", tmp_path / "staging", has_image=True)
+    assert (spec.entrypoint, spec.dockerfile_path, spec.verifier) == (HARBOR_TASK, None, None)
+    names = sorted(path.name for path in spec.context_dir.rglob("*") if path.is_file())
+    assert names == ["a-bigger.tar", "b-count.tar", "harbor-tasks.json"]
+    task, reward_key = unpack_task(spec.context_dir, "b-count")
+    assert (task, reward_key) == (read_task(tasks / "b-count"), "reward")
     (tmp_path / "Dockerfile").write_text("FROM python:3.11\n")
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging", dockerfile=tmp_path / "Dockerfile")
+    (tasks / "b-count" / "tests" / "server.pem").unlink()
+    spec = imported(tasks, "mine", tmp_path / "staging", dockerfile=tmp_path / "Dockerfile")
     text = spec.get_dockerfile_content() or ""
     assert text == "FROM python:3.11\nCOPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
-    without = import_harbor_tasks(tasks, "mine", tmp_path / "staging", has_image=False)
+    without = imported(tasks, "mine", tmp_path / "staging")
     assert without.dockerfile_path is None
 
 
 def test_all_faults_of_all_tasks_come_in_one_message(tasks: Path, tmp_path: Path) -> None:
-    (tasks / "a-bigger" / "task.toml").write_text("[environment]\ngpus = 1\n")
+    (tasks / "a-bigger" / "task.toml").write_text('[environment]\nos = "windows"\n')
     (tasks / "b-count" / "tests" / "test.sh").unlink()
-    with pytest.raises(DataError, match=r"(?s)a-bigger.*environment\.gpus.*b-count: has no tests/test\.sh"):
-        import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    with pytest.raises(DataError, match=r"(?s)a-bigger.*environment\.os.*b-count: has no tests/test\.sh"):
+        imported(tasks, "mine", tmp_path / "staging")
+
+
+def test_what_needs_the_image_of_a_task_is_refused_without_it(tasks: Path, tmp_path: Path) -> None:
+    (tasks / "b-count" / "task.toml").write_text('[environment]\ngpus = 1\n[verifier]\nuser = "nobody"\n')
+    with pytest.raises(DataError, match=r"b-count: .*: verifier\.user, environment\.gpus; import it with its image"):
+        imported(tasks, "mine", tmp_path / "staging")
+    assert len(imported(tasks, "mine", tmp_path / "staging", has_image=True).tasks) == 2
 
 
 def test_a_task_that_wants_more_than_there_is_is_refused(tasks: Path, tmp_path: Path) -> None:
-    (tasks / "b-count" / "task.toml").write_text("[agent]\ntimeout_sec = 7200\n[environment]\ncpus = 64\n")
+    (tasks / "b-count" / "task.toml").write_text("[agent]\ntimeout_sec = 86401\n[environment]\ncpus = 64\n")
     with pytest.raises(DataError) as caught:
-        import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+        imported(tasks, "mine", tmp_path / "staging")
     assert str(caught.value) == (
-        "b-count: wants more than a deployment may have: agent.timeout_sec (comes to 7200, at most 3600), environment.cpus"
+        "b-count: wants more than a deployment may have: agent.timeout_sec (comes to 86401, at most 86400), environment.cpus"
         " (comes to 64, at most 8)"
     )
 
 
-@pytest.mark.parametrize(("agent_s", "timeout_s"), [(3600, 3600), (3580, 3600), (3570, 3600), (60.5, 91), (1, 31)])
+@pytest.mark.parametrize(
+    ("agent_s", "timeout_s", "with_image_s"),
+    [(86400, 86400, 86400), (86390, 86400, 86390), (60.5, 91, 61), (1, 31, 30)],
+)
 def test_a_task_may_take_as_long_as_a_deployment_may(
-    tasks: Path, tmp_path: Path, agent_s: float, timeout_s: int
+    tasks: Path, tmp_path: Path, agent_s: float, timeout_s: int, with_image_s: int
 ) -> None:
-    (tasks / "b-count" / "task.toml").write_text(f"[agent]\ntimeout_sec = {agent_s}\n[verifier]\ntimeout_sec = 3600\n")
-    spec = import_harbor_tasks(tasks / "b-count", "mine", tmp_path / "staging")
-    assert spec.limits.timeout_s == timeout_s
+    (tasks / "b-count" / "task.toml").write_text(f"[agent]\ntimeout_sec = {agent_s}\n[verifier]\ntimeout_sec = 7200\n")
+    assert imported(tasks / "b-count", "mine", tmp_path / "staging").limits.timeout_s == timeout_s
+    spec = imported(tasks / "b-count", "mine", tmp_path / "staging", has_image=True)
+    assert spec.limits.timeout_s == with_image_s
 
 
 def test_doing_nothing_and_the_solution_are_graded_apart(tasks: Path, tmp_path: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="nop")
+    spec = imported(tasks, "mine", tmp_path / "staging", agent="nop")
     assert spec.verifier is not None
     task = spec.tasks[1]
     result = acted(spec.context_dir, task.agent_files, tmp_path / "agent", task_id="b-count")
@@ -157,7 +180,7 @@ def test_doing_nothing_and_the_solution_are_graded_apart(tasks: Path, tmp_path: 
     assert json.loads((tmp_path / "logs" / "reward.json").read_text()) == {"reward": 0}
     assert graded(box, tmp_path / "logs", "--answer", "solution") == 0
     assert json.loads((tmp_path / "logs" / "reward.json").read_text()) == {"reward": 1}
-    assert import_harbor_tasks(tasks, "mine", tmp_path / "other", agent="oracle").verifier.entrypoint == (  # type: ignore[union-attr]
+    assert imported(tasks, "mine", tmp_path / "other", agent="oracle").verifier.entrypoint == (  # type: ignore[union-attr]
         "python3 -m in_box.run_tests --logs /logs/verifier --answer solution"
     )
 
@@ -167,7 +190,7 @@ def test_a_file_that_the_agent_removed_is_gone(tasks: Path, tmp_path: Path, fake
     (tasks / "b-count" / "tests" / "test.sh").write_text(
         '#!/bin/sh\ntest ! -e start.txt && echo 1 > "$LOGS_DIR/reward.txt"\n'
     )
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
     assert spec.verifier is not None
     box = laid(spec.verifier.context_dir, spec.tasks[1].verifier_files, tmp_path / "verifier")
@@ -178,7 +201,7 @@ def test_a_file_that_the_agent_removed_is_gone(tasks: Path, tmp_path: Path, fake
 
 def test_a_reward_that_was_there_before_is_no_reward(tasks: Path, tmp_path: Path) -> None:
     (tasks / "b-count" / "tests" / "test.sh").write_text("#!/bin/sh\nexit 1\n")
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     assert spec.verifier is not None
     box = laid(spec.verifier.context_dir, spec.tasks[1].verifier_files, tmp_path / "verifier")
     write(tmp_path / "logs", {"reward.json": '{"reward": 1}', "reward.txt": "1"})
@@ -207,7 +230,7 @@ def test_an_agent_works_in_the_folder_of_the_task(
         '#!/bin/sh\nprintf "%s\\n" "$@" > args.txt\ncp "$HOME/.codex/config.toml" .\n'
         'echo "$GREETING ${SECRET-unset} $OPENAI_BASE_URL $OPENAI_API_KEY" > env.txt\nln -s /etc/passwd link\n'
     )
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
     left = tmp_path / "agent" / "submission"
     assert result["success_status"] == "success"
@@ -235,7 +258,7 @@ def test_how_an_agent_ends_is_said_without_a_reward(
     tasks: Path, tmp_path: Path, fake_agent: Path, script: str, cause: str, status: str
 ) -> None:
     fake_agent.write_text(f"#!/bin/sh\n{script}\n")
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     # those that end by themselves do so in time, on a busy machine too
     limits = {"timeout_s": 0.3 if script.startswith("sleep") else 60}
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED, limits=limits)
@@ -245,7 +268,7 @@ def test_how_an_agent_ends_is_said_without_a_reward(
 
 def test_an_agent_that_is_not_installed_is_not_asked_for_again(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
     fake_agent.unlink()
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
     # a cause that is never tried again
     assert result["failure_cause"] == "unclassified"
@@ -254,10 +277,10 @@ def test_an_agent_that_is_not_installed_is_not_asked_for_again(tasks: Path, tmp_
 
 
 def test_a_rollout_cannot_make_an_agent_of_doing_nothing(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="oracle")
+    spec = imported(tasks, "mine", tmp_path / "staging", agent="oracle")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", params={"agent": "codex"})
     assert result["reward_info"]["details"]["agent"] == "oracle"
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "other", params={"agent": "nop"})
     assert result["failure_cause"] == "unclassified"
     assert result["error"] == "agent 'nop' is not known; known: codex, opencode, claude_code, mini_swe_agent"
@@ -265,7 +288,7 @@ def test_a_rollout_cannot_make_an_agent_of_doing_nothing(tasks: Path, tmp_path: 
 
 def test_a_prompt_is_said_before_the_instruction(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
     fake_agent.write_text('#!/bin/sh\nfor last; do :; done; printf %s "$last" > said.txt\n')
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     for number, prompt in enumerate(("Be brief.", {"system": "Be brief.", "more": ""})):
         asked = {"policy": {"config": {"model": "m", "prompt": prompt}}}
         acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / f"agent{number}", **asked)
@@ -275,13 +298,13 @@ def test_a_prompt_is_said_before_the_instruction(tasks: Path, tmp_path: Path, fa
 
 def test_what_was_built_does_not_travel(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
     fake_agent.write_text("#!/bin/sh\nmkdir target kept; touch target/CACHEDIR.TAG target/a kept/b\n")
-    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    spec = imported(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
     assert result["reward_info"]["details"]["submitted"] == ["kept/b", "start.txt"]
 
 
 def test_a_single_task_lies_at_the_top(tasks: Path, tmp_path: Path) -> None:
-    spec = import_harbor_tasks(tasks / "b-count", "mine", tmp_path / "staging", agent="nop")
+    spec = imported(tasks / "b-count", "mine", tmp_path / "staging", agent="nop")
     assert [(task.seed, task.agent_files) for task in spec.tasks] == [(0, ())]
     result = acted(spec.context_dir, (), tmp_path / "agent")
     assert result["reward_info"]["details"]["task_id"] == "b-count"

@@ -124,7 +124,7 @@ def test_an_image_that_nobody_builds_is_missing(tmp_path: Path) -> None:
 
 def test_a_rollout_of_a_task_that_cannot_be_graded_starts_no_agent_and_says_why(tmp_path: Path) -> None:
     write(tmp_path / "count", {**COUNT, "tests/test.sh": TERMINAL_BENCH})
-    spec = import_harbor_tasks(tmp_path / "count", "mine", tmp_path / "staging")
+    spec = import_harbor_tasks(tmp_path / "count", "mine", tmp_path / "staging", has_image=False)
     assert list(spec.tasks[0].metadata["needs"]) == ["network", "bash", "folders"]
     result = acted(spec.context_dir, (), tmp_path / "agent", policy={"config": {"model": "m"}})
     assert (result["failure_cause"], result["success_status"]) == ("verifier_failed", "apply_failed")
@@ -138,7 +138,7 @@ def test_a_rollout_of_a_task_that_cannot_be_graded_starts_no_agent_and_says_why(
 def verified(tmp_path: Path, script: str, **submitted: str) -> tuple[int, str, str | None]:
     """Return status, last line and reward of a verifier that did not see beforehand what the task needs."""
     write(tmp_path / "count", {**COUNT, "tests/test.sh": script})
-    spec = import_harbor_tasks(tmp_path / "count", "mine", tmp_path / "staging")
+    spec = import_harbor_tasks(tmp_path / "count", "mine", tmp_path / "staging", has_image=False)
     assert spec.verifier is not None
     box = laid(spec.verifier.context_dir, (), tmp_path / "box")
     known = json.loads((box / "task.json").read_text())
@@ -172,14 +172,22 @@ def test_a_zero_of_a_machine_without_what_the_tests_run_is_no_reward(tmp_path: P
     assert last.startswith(f"nothing can be graded: {reason}")
 
 
-def test_a_host_that_only_a_network_reaches_is_missing_where_the_tests_name_it(tmp_path: Path) -> None:
+def test_what_a_script_could_not_install_is_missing_unless_the_tests_had_begun() -> None:
+    script, said = "uvx -w numpy==1.26.4 pytest /tests/test_outputs.py\n", "error: Failed to build `numpy==1.26.4`\n"
+    assert find_missing(said, [script], has_network=True) == f"needs what a script installs: {said.strip()}"
+    assert find_missing(said, ["cat answer.txt\n"], has_network=True) == ""
+    # an answer may print what an installer would
+    assert find_missing(f"==== test session starts ====\n{said}", [script], has_network=True) == ""
+
+
+def test_a_host_that_only_a_network_reaches_is_missing_where_the_tests_name_it() -> None:
     output = "urllib3: Failed to resolve: Temporary failure in name resolution"
-    write(tmp_path, {"a.py": "get('https://example.org/x')\n", "b.py": "get('http://localhost:1/x')  # an answer's\n"})
+    asks = "get('https://example.org/x')\n"
     reason = "needs network: a script asks https://example.org, and the box that grades has none"
-    assert find_missing(output, [tmp_path / "a.py"], has_network=False) == reason
-    assert find_missing(output, [tmp_path / "a.py"], has_network=True) == ""
-    assert find_missing("AssertionError", [tmp_path / "a.py"], has_network=False) == ""
-    assert find_missing(output, [tmp_path / "b.py"], has_network=False) == ""
+    assert find_missing(output, [asks], has_network=False) == reason
+    assert find_missing(output, [asks], has_network=True) == ""
+    assert find_missing("AssertionError", [asks], has_network=False) == ""
+    assert find_missing(output, ["get('http://localhost:1/x')  # an answer's\n"], has_network=False) == ""
 
 
 @pytest.mark.parametrize(("answer", "reward"), [("0", "0\n"), ("3", "1\n")])
@@ -236,7 +244,7 @@ def test_a_task_of_which_a_file_is_dropped_has_no_reward(tmp_path: Path, lost: s
     write(tmp_path / "tasks" / "count", COUNT)
     write(tmp_path / "tasks" / "whole", COUNT)
     write(tmp_path / "tasks" / "count", {lost: "text\n"})
-    spec = import_harbor_tasks(tmp_path / "tasks", "mine", tmp_path / "staging")
+    spec = import_harbor_tasks(tmp_path / "tasks", "mine", tmp_path / "staging", has_image=False)
     dropped = {"dropped": f"tasks/count/{lost}"}
     assert [each.metadata.get("needs") for each in spec.tasks] == [dropped, None]
     result = acted(spec.context_dir, spec.tasks[0].agent_files, tmp_path / "agent", task_id="count")

@@ -54,7 +54,7 @@ def test_files_that_are_written_read_back_as_the_same(tmp_path: Path) -> None:
     [
         ({"environment/docker-compose.yaml": ""}, "environment/docker-compose.yaml"),
         ({"environment/compose.yml": ""}, "environment/docker-compose.yaml"),
-        ({"tests/Dockerfile": "FROM x\n"}, "tests/Dockerfile"),
+        ({"tests/docker-compose.yaml": ""}, "environment/docker-compose.yaml"),
         ({"trajectory.json": "{}"}, r"trajectory.json \(prior context\)"),
         ({"steps/one/instruction.md": "x"}, "steps/"),
         ({"tests/test.bat": ""}, "scripts of Windows"),
