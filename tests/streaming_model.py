@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from graftline.harbor.localapi.served import serve_task_app
 
@@ -30,6 +30,8 @@ class StreamingModel:
         self.status = 200
         self.piece_s = 0.0
         self.is_silent = False
+        self.raw: bytes | None = None
+        """Answered in place of what should be, with status 200."""
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.in_flight = self.most_in_flight = self.hung_up = 0
@@ -60,7 +62,9 @@ class StreamingModel:
                     pass
                 self.hung_up += 1
                 return
-            if self.status != 200:
+            if self.raw is not None:
+                await Response(self.raw, media_type="text/event-stream")(scope, receive, send)
+            elif self.status != 200:
                 error = {"error": {"message": f"no, {self.keys[-1]}", "code": self.status}}
                 await JSONResponse(error, self.status, {"retry-after": "7"})(scope, receive, send)
             elif body.get("stream"):

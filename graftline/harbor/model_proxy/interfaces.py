@@ -18,6 +18,8 @@ TokenDetail = Literal["vllm", "llama.cpp", "none"]
 """What the server says of tokens, and how it is asked for it."""
 Json = dict[str, Any]
 _SAID_CHARACTERS = 300
+_MAX_DEPTH = 100
+"""Of what is asked: schemas of tools are the deepest of it."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,10 @@ class Interface:
 
     def refusal(self) -> str:
         """Return why a call is not forwarded; empty where it is."""
+        if self.sent.get("stream") not in (None, True, False):
+            return "stream: true or false was expected"
+        if _is_deeper(self.sent, _MAX_DEPTH):
+            return f"the body is nested more than {_MAX_DEPTH} deep; send a flatter one"
         return ""
 
     def messages(self) -> list[Json]:
@@ -110,7 +116,7 @@ class ChatCompletions(Interface):
     def refusal(self) -> str:
         if self.sent.get("n") not in (None, 1):
             return "n: one answer to a call is given here; leave it out"
-        return ""
+        return super().refusal()
 
     def messages(self) -> list[Json]:
         return _objects(self.sent.get("messages"))
@@ -185,7 +191,7 @@ class Responses(Interface):
     def refusal(self) -> str:
         if self.sent.get("background") or self.sent.get("previous_response_id"):
             return "background and previous_response_id: what is asked has to be whole here; send all of it as input"
-        return ""
+        return super().refusal()
 
     def messages(self) -> list[Json]:
         instructions, items = self.sent.get("instructions"), self.sent.get("input")
@@ -337,6 +343,13 @@ def _fault(content: Json) -> str:
     error = content.get("error") or content.get("message") or "failed"
     message = _object(error).get("message", error)
     return " ".join(str(message).split())[:_SAID_CHARACTERS]
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    members = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_is_deeper(member, depth - 1) for member in members)
 
 
 def _object(value: Any) -> Json:

@@ -1,4 +1,4 @@
-"""Databases of the service, one of each kind, for one test each."""
+"""Databases of the service, one of each kind, for one test each; and proxies before models."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres_server import new_database, postgres_server
+from tests.unit.harbor.proxied import Open, proxies
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +25,9 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'harbor.sqlite'}"
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    with proxies(tmp_path) as open_proxy:
+        yield open_proxy
