@@ -4,7 +4,7 @@ A stand-in for vLLM, which answers at once, the proxy, and the client are proces
 
 * `overhead_ms`: of a call through the proxy over the same call without it, one after the other in turns: p50, p95; and
   `cpu`, the time of a core that the proxy takes for it, which others that use the machine do not change as much;
-* `streams`: streams that begin together, with a piece every `piece_ms` of each: how many were whole, the seconds until the
+* `streams`: streams of twenty rollouts that begin together, with a piece every `piece_ms` of each: how many were whole, the seconds until the
   last one was, those that the pieces alone take, and how many were recorded;
 * `load_average`: of the machine when it began, for others may use its cores.
 
@@ -50,12 +50,13 @@ from graftline.llm.fleet import Actor, Fleet, Price
 actors = (Actor(name="a", url=sys.argv[1]),)
 fleet = Fleet(engine="vllm", model="m", price=Price(prompt_usd=1, completion_usd=1), actors=actors)
 with serve_model_proxy(ModelProxyConfig(fleet="f"), fleet, None, Path(sys.argv[2])) as proxy:
-    session = proxy.sessions.open("rol", 1)
+    sessions = [proxy.sessions.open(f"rol{number}", 1) for number in range(20)]
     before_s = time.process_time()
-    print(proxy.url, session.key, flush=True)
+    print(proxy.url, *[session.key for session in sessions], flush=True)
     sys.stdin.read()
     print(time.process_time() - before_s, flush=True)
-    proxy.sessions.close(session)
+    for session in sessions:
+        proxy.sessions.close(session)
 """
 _MESSAGES = [{"role": "user", "content": "word " * 500}]
 
@@ -78,7 +79,7 @@ async def overhead(count: int) -> dict[str, float]:
     """Return how much longer a call takes through the proxy."""
     body = json.dumps({"model": "m", "messages": _MESSAGES}).encode()
     with servers(20, 0.0) as (model_url, proxy, _):
-        proxy_url, key = proxy.words
+        proxy_url, key, *_ = proxy.words
         direct, through = ActorClient(model_url), ActorClient(proxy_url, key=SecretStr(key))
         seconds: dict[ActorClient, list[float]] = {direct: [], through: []}
         for number in range(count + 10):
@@ -101,10 +102,10 @@ async def streams(count: int, pieces: int, piece_s: float) -> dict[str, Any]:
     """Return how `count` streams that begin together fared."""
     body = json.dumps({"model": "m", "messages": _MESSAGES, "stream": True}).encode()
     with servers(pieces, piece_s) as (_, proxy, folder):
-        proxy_url, key = proxy.words
-        client = ActorClient(proxy_url, key=SecretStr(key), connect_s=60.0)
+        proxy_url, *keys = proxy.words
+        clients = [ActorClient(proxy_url, key=SecretStr(key), connect_s=60.0) for key in keys]
 
-        async def ask() -> bool:
+        async def ask(client: ActorClient) -> bool:
             async with client.stream("POST", "/chat/completions", body) as (status, _, content):
                 last = b""
                 async for piece in content:
@@ -112,10 +113,11 @@ async def streams(count: int, pieces: int, piece_s: float) -> dict[str, Any]:
             return status == 200 and last.endswith(b"data: [DONE]\n\n")
 
         started = time.perf_counter()
-        whole = await asyncio.gather(*(ask() for _ in range(count)))
+        whole = await asyncio.gather(*(ask(clients[number % len(clients)]) for number in range(count)))
         seconds = time.perf_counter() - started
-        await client.close()
-        recorded = len(call_lines(folder / "rol" / "1.jsonl"))
+        for client in clients:
+            await client.close()
+        recorded = sum(len(call_lines(path)) for path in folder.glob("*/1.jsonl"))
     return {
         "at_once": count,
         "whole": sum(whole),

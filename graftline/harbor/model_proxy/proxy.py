@@ -21,7 +21,7 @@ import orjson
 from pydantic import Field, SecretStr
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from graftline.core.config import Config
 from graftline.core.errors import DataError
@@ -39,7 +39,9 @@ from graftline.llm.fleet import Fleet
 
 logger = logging.getLogger(__name__)
 
-_MAX_BODY_BYTES = 64 << 20
+_MAX_BODY_BYTES = 32 << 20
+_REQUESTS_OF_ONE = 64
+"""Of one session at a time, so that no box takes the memory of all."""
 _DETAILS: Mapping[str, TokenDetail] = {"vllm": "vllm", "vllm-cpu": "vllm", "embedded": "llama.cpp"}
 
 
@@ -169,9 +171,25 @@ class ModelProxy:
         key = request.headers.get("x-api-key") or authorization.removeprefix("Bearer ").strip()
         session = self.sessions.find(key)
         if session is None:
-            refusal = error_response(401, "the key is none of a rollout that runs", "invalid_api_key")
+            await _no_session()(scope, receive, send)
+        elif session.requests >= _REQUESTS_OF_ONE:
+            refusal = error_response(429, f"{_REQUESTS_OF_ONE} calls of this rollout wait", "rate_limit_exceeded")
             await refusal(scope, receive, send)
-            return
+        else:
+            session.requests += 1
+            try:
+                await self._answer_session(session, request, send)
+            finally:
+                session.requests -= 1
+
+    async def _answer_session(self, session: ProxySession, request: Request, send: Send) -> None:
+        receive, has_begun = request.receive, False
+
+        async def send_on(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
         try:
             body = await _read_body(request)
         except ClientDisconnect:
@@ -187,8 +205,10 @@ class ModelProxy:
             with session.end_with(cancel) as is_open:
                 if is_open:
                     group.start_soon(_wait_for_hang_up, receive, group.cancel_scope)
-                    await self._answer(session, request, body, send)
+                    await self._answer(session, request, body, send_on)
             group.cancel_scope.cancel()
+        if session.is_closed and not has_begun:
+            await _no_session()(request.scope, receive, send)
 
     async def _answer(self, session: ProxySession, request: Request, body: bytes | None, send: Send) -> None:
         path = request.url.path.removeprefix("/v1").removeprefix("/v1")  # clients of Anthropic add it themselves
@@ -252,6 +272,10 @@ def serve_model_proxy(
     with closing(open_listener(config.host, config.port)) as listener, serve_app(proxy, listener) as url:
         proxy.url = config.url.rstrip("/") or url
         yield proxy
+
+
+def _no_session() -> JSONResponse:
+    return error_response(401, "the key is none of a rollout that runs", "invalid_api_key")
 
 
 async def _read_body(request: Request) -> bytes | None:

@@ -64,6 +64,8 @@ class ProxySession:
         """Called when the budget of the job is used up."""
         self._limits, self._file, self._is_priced = limits, CallFile(path), is_priced
         self.calls = self.began = 0
+        self.requests = 0
+        """That are answered at the moment."""
         self._is_answered = False
         self.usd, self.tokens = 0.0, 0
         """Of calls that have ended."""
@@ -77,7 +79,7 @@ class ProxySession:
         """Whose budget ended it."""
         self.exhausted_reason = ""
         self._cancels: set[Callable[[], None]] = set()
-        self._is_closed, self._idle = False, threading.Event()
+        self.is_closed, self._idle = False, threading.Event()
         self._idle.set()
 
     @contextmanager
@@ -86,7 +88,7 @@ class ProxySession:
         self._idle.clear()
         self._cancels.add(cancel)
         try:
-            yield not self._is_closed
+            yield not self.is_closed
         finally:
             self._cancels.discard(cancel)
             if not self._cancels:
@@ -133,7 +135,7 @@ class ProxySession:
 
     def close(self) -> None:
         """End the calls that go on, and wait until they are written down."""
-        self._is_closed = True
+        self.is_closed = True
         for cancel in [*self._cancels]:
             cancel()
         self._idle.wait(_ENDS_WITHIN_S)

@@ -1,11 +1,13 @@
 """What clients and servers send that is no call and no answer, by the proxy between them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
 from graftline.harbor.contract import FailureCause
+from tests.harbor_parts import wait_for
 from tests.unit.harbor.proxied import WRONG, Open
 
 
@@ -61,3 +63,19 @@ def test_a_server_that_talks_nonsense_has_failed(opened: Open, raw: bytes, is_st
     [call] = proxied.calls()
     assert call.fault
     assert proxied.judge(WRONG).failure_cause is FailureCause.MODEL_PROVIDER_FAILED
+
+
+def test_a_box_that_floods_the_proxy_is_refused_and_others_are_not(opened: Open) -> None:
+    proxied = opened()
+    proxied.model.is_silent = True
+    with ThreadPoolExecutor(64) as threads:
+        flood = [threads.submit(proxied.post) for _ in range(64)]
+        wait_for(lambda: proxied.model.in_flight == 64)
+        assert proxied.post().status_code == 429
+        proxied.model.is_silent = False
+        other = proxied.proxy.sessions.open("rol_2", 1)
+        headers = {"Authorization": f"Bearer {other.key}"}
+        body = {"model": "m", "messages": []}
+        assert proxied.client.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        proxied.proxy.sessions.close(proxied.session)
+        assert {request.result().status_code for request in flood} == {401}
