@@ -17,9 +17,12 @@ that of the machine. What a command leaves running goes on until the container e
 nothing after the root was changed: what lies in the container is nobody's to believe.
 """
 
+import bz2
 import fcntl
+import gzip
 import io
 import json
+import lzma
 import os
 import resource
 import shutil
@@ -67,6 +70,8 @@ _OF_CONTAINERS = frozenset(
 """Calls that a container may make and the code of a jail may not: they reach no further than its namespaces."""
 _DESCRIPTORS = 65536
 _LOOK_S = 0.02
+_LOADED = (bz2, gzip, lzma)
+"""What `tarfile` would look for when the modules of this machine are no longer seen."""
 _SIOCSIFFLAGS, _IS_UP = 0x8914, 0x41
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MEMORY_FILES = 1 << 16
@@ -146,7 +151,8 @@ def _build_root(root: str, names: bytes) -> None:
     os.chdir(root)
     for name in ("proc", "dev", "sys", "tmp", "etc"):
         with suppress(FileExistsError):
-            os.mkdir(name, 0o1777 if name == "tmp" else 0o755)  # noqa: PTH102
+            os.mkdir(name)  # noqa: PTH102
+            os.chmod(name, 0o1777 if name == "tmp" else 0o755)  # noqa: PTH101
     _mount_devices(f"{root}/dev")
     kernel.mount("proc", f"{root}/proc", "proc", kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC)
     kernel.enter_root(root)

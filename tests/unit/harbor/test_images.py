@@ -1,0 +1,142 @@
+"""Images of the executor `local`: archives of unknown origin, the layout of OCI, and layers that are made once."""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.core.errors import DataError, HarborError
+from graftline.harbor.executors.images import Image, ImageStore
+from graftline.sandbox.containers import LinuxContainer
+from tests.small_root import has_containers, small_root
+
+pytestmark = pytest.mark.skipif(not has_containers, reason="root and namespaces are needed")
+
+Entry = str | tarfile.TarInfo
+
+
+def a_tar(entries: Mapping[str, Entry]) -> bytes:
+    """Return a tar of texts by their names, and of members that are no files."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, entry in entries.items():
+            member = entry if isinstance(entry, tarfile.TarInfo) else tarfile.TarInfo()
+            member.name = name
+            content = entry.encode() if isinstance(entry, str) else b""
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def a_member(kind: bytes, target: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo()
+    member.type, member.linkname = kind, target
+    return member
+
+
+def a_layout(folder: Path, layers: list[bytes], config: Mapping[str, Any]) -> Path:
+    """Write an image in the layout of OCI."""
+
+    def blob(content: bytes) -> dict[str, Any]:
+        digest = hashlib.sha256(content).hexdigest()
+        path = folder / "blobs" / "sha256" / digest
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return {"digest": f"sha256:{digest}", "size": len(content)}
+
+    rows = [blob(gzip.compress(layer)) for layer in layers]
+    manifest = {"config": blob(json.dumps({"config": config}).encode()), "layers": rows}
+    index = {"manifests": [blob(json.dumps(manifest).encode())]}
+    (folder / "index.json").write_text(json.dumps(index))
+    return folder
+
+
+def printed_in(store: ImageStore, image: Image, script: str) -> str:
+    container = LinuxContainer(store.layers_folder, image.layers)
+    try:
+        return container.run(["sh", "-c", script], env=image.env, timeout_s=30).output.decode().strip()
+    finally:
+        container.close()
+
+
+def a_store(folder: Path, **roots: Path) -> ImageStore:
+    return ImageStore(folder / "images", {f"{name}:*": path for name, path in roots.items()}, "none", 60.0)
+
+
+def test_a_layout_of_oci_has_its_layers_with_whiteouts_and_its_configuration(tmp_path: Path) -> None:
+    base = small_root(tmp_path / "tiny.tar").read_bytes()
+    layers = [
+        base,
+        a_tar({"data/a": "1", "data/b": "2", "more/c": "3"}),
+        a_tar({"data/.wh.a": "", "more/.wh..wh..opq": "", "more/d": "4"}),
+    ]
+    config = {"Env": ["WHO=oci", "PATH=/usr/bin:/bin"], "WorkingDir": "/data", "User": "1000"}
+    store = a_store(tmp_path, oci=a_layout(tmp_path / "oci", layers, config))
+    image = store.build("FROM oci:1\nRUN id -u > /tmp/who\n", {})
+    assert (image.workdir, image.user, image.env["WHO"]) == ("/data", "1000", "oci")
+    assert printed_in(store, image, "ls /data /more | tr '\\n' ' '; cat /tmp/who") == "/data: b  /more: d 1000"
+
+
+def test_devices_are_left_out_and_links_lead_no_further_than_the_container(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of the machine")
+    hostile = {
+        "dev/mem": a_member(tarfile.CHRTYPE),
+        "data/link": a_member(tarfile.SYMTYPE, str(tmp_path)),
+        "data/up": a_member(tarfile.SYMTYPE, "../../../../../../etc"),
+        "data/up/mark": "inside",
+    }
+    layers = [small_root(tmp_path / "tiny.tar").read_bytes(), a_tar(hostile)]
+    store = a_store(tmp_path, bad=a_layout(tmp_path / "bad", layers, {}))
+    image = store.build("FROM bad:1\n", {})
+    assert secret.read_text() == "of the machine"
+    assert not Path("/etc/mark").exists()
+    assert printed_in(store, image, "cat /etc/mark; [ -e /dev/mem ] || echo ' no memory'; cat /data/link/secret") == (
+        "inside no memory\ncat: /data/link/secret: No such file or directory"
+    )
+
+
+@pytest.mark.parametrize("name", ["../outside", "data/../../outside"])
+def test_a_member_that_leads_out_is_refused_and_leaves_no_layer(tmp_path: Path, name: str) -> None:
+    (tmp_path / "bad.tar").write_bytes(a_tar({name: "x"}))
+    store = a_store(tmp_path, bad=tmp_path / "bad.tar")
+    with pytest.raises(DataError, match="leads out of its folder"):
+        store.build("FROM bad:1\n", {})
+    assert [path.name for path in store.layers_folder.iterdir() if path.name.startswith("root-")] == []
+
+
+def test_what_is_no_image_says_so(tmp_path: Path) -> None:
+    (tmp_path / "no.tar").write_text("no tar")
+    with pytest.raises(DataError, match="file could not be opened"):
+        a_store(tmp_path, no=tmp_path / "no.tar").build("FROM no:1\n", {})
+    with pytest.raises(HarborError, match="is not there; name a tar, or a folder in the layout of OCI"):
+        a_store(tmp_path, no=tmp_path / "none.tar").build("FROM no:1\n", {})
+    broken = a_layout(tmp_path / "broken", [b"x"], {})
+    for path in (broken / "blobs" / "sha256").iterdir():
+        path.unlink()
+    with pytest.raises(HarborError, match=r"blob '[0-9a-f]{20}' is not there; copy the image again"):
+        a_store(tmp_path, no=broken).build("FROM no:1\n", {})
+
+
+def test_an_equal_beginning_is_built_once(tmp_path: Path) -> None:
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    beginning = "FROM tiny:1\nRUN head -c 16 /dev/urandom > /drawn\n"
+    first = store.build(f"{beginning}RUN echo 1 > /n\n", {})
+    second = store.build(f"{beginning}RUN echo 2 > /n\n", {})
+    assert first.layers[:2] == second.layers[:2]
+    assert printed_in(store, second, "cat /n") == "2"
+
+
+def test_a_copy_of_other_content_is_another_layer(tmp_path: Path) -> None:
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    images = [store.build("FROM tiny:1\nCOPY . /got/\n", {"sub/a.sh": (text, 0o755)}) for text in (b"1", b"2")]
+    assert [printed_in(store, image, "cat /got/sub/a.sh; [ -x /got/sub/a.sh ] && echo x") for image in images] == [
+        "1x",
+        "2x",
+    ]
