@@ -215,6 +215,8 @@ class _Trial:
     open_box: OpenBox
     reward_key: str
     logs: list[str] = field(default_factory=list)
+    doubt: str = ""
+    """Why the reference solution may have failed, though the box has a network: a host that it asks was not reached."""
 
     def run(self) -> Execution:
         toml = self.task.toml
@@ -277,6 +279,7 @@ class _Trial:
             details |= {"agent_duration_s": round(end.seconds, 3), "agent_status": end.status}
             if lack := self._lack(box, end, "solution"):
                 return failure(FailureCause.VERIFIER_FAILED, f"the solution cannot be run: {lack}")
+            self.doubt = self._lack(box, end, "solution", has_network=False)
             return self._end_of_agent(end, limit_s, "", details)
         entry = AGENTS[agent]
         key = next((self.rollout.secrets[name] for name in API_KEYS if self.rollout.secrets.get(name)), "")
@@ -349,11 +352,13 @@ class _Trial:
         else:
             json_file, text_file = (_only_file(box.get(path, MAX_REWARD_BYTES)) for path in _REWARDS)
             outcome = read_reward(json_file, text_file, self.reward_key)
-            if json_file is None and text_file is None:
+            if outcome.reward == 0 and self.doubt:
+                outcome = failure(FailureCause.VERIFIER_FAILED, f"the solution cannot be run: {self.doubt}")
+            elif json_file is None and text_file is None:
                 outcome = replace(outcome, error=f"{outcome.error}; it ended with code {end.status}, see the log")
         return replace(outcome, verify_s=end.seconds)
 
-    def _lack(self, box: Box, end: BoxEnd, part: str) -> str:
+    def _lack(self, box: Box, end: BoxEnd, part: str, has_network: bool | None = None) -> str:
         """Return for want of what of the machine a script failed; empty where it is not known."""
 
         def has(words: list[str]) -> bool:
@@ -365,7 +370,8 @@ class _Trial:
         def which(name: str) -> bool:
             return has(["sh", "-c", f"command -v {shlex.quote(name)}"])
 
-        has_network = self._is_out("agent" if part == "solution" else "verifier")
+        if has_network is None:
+            has_network = self._is_out("agent" if part == "solution" else "verifier")
         return find_missing(_words(end), [*scripts_of(self.task, part).values()], has_network, which, has_module)
 
     def _collect(self, box: Box) -> dict[str, bytes]:

@@ -42,6 +42,7 @@ _NO_NETWORK = re.compile(
 _INSTALLS = re.compile(r"\b(apt-get|apt|apk|pip3?|pipx|uvx?|npm|npx|conda)\b")
 _NOT_INSTALLED = re.compile(
     r"^(E: (?:Unable|Failed|Could not)\b.*|ERROR: (?:Could not|No matching)\b.*|error: Failed to (?:fetch|build|download)\b.*"
+    r"|error: externally-managed-environment"
     r"|\s*\xd7 (?:No solution found|Failed to)\b.*|npm (?:ERR!|error) .*)$",
     re.MULTILINE,
 )
@@ -147,7 +148,7 @@ def _missing(
     if line is not None and _INSTALLS.search(text):
         yield f"needs what a script installs: {line[0].strip()[:_SHOWN]}"
     if not has_network and _NO_NETWORK.search(output) and (address := _REMOTE.search(text)):
-        yield f"needs network: a script asks {address[0]}, and the box that grades has none"
+        yield f"needs network: a script asks {address[0]}, which the box does not reach"
 
 
 def _has_module(python: str, name: str) -> bool:

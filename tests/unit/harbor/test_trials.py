@@ -1,6 +1,7 @@
 """Harbor tasks in images of their own, by each executor that can: what the format says, and what is no reward."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +48,28 @@ def executor(request: pytest.FixtureRequest, root: Path, images: Path) -> Iterat
 
 
 @pytest.fixture
-def run(executor: Executor, tmp_path: Path) -> Run:
+def run(executor: Executor, run_with: Callable[[Executor], Run]) -> Run:
     """What runs a task, given by its files, with an agent."""
+    return run_with(executor)
 
-    def run_task(files: Mapping[str, str], agent: str = "oracle", **changes: Any) -> Execution:
-        write(tmp_path / "tasks" / "one", files)
-        spec = import_harbor_tasks(tmp_path / "tasks", "mine", tmp_path / "staging", agent="nop")
-        package = HarborPackager(spec).package_bytes()
-        built = executor.build(BuildContext(package.digest, lambda: package.archive, ""))
-        assert executor.has(built.snapshot_id)
-        request = {"trace_correlation_id": "t1", "task_id": "one", "params": {"agent": agent, "model": "m"}}
-        rollout = RolloutSpec("r1", 1, built.snapshot_id, spec.entrypoint, "file", request, spec.limits, **changes)
-        return executor.run(rollout, never)
 
-    return run_task
+@pytest.fixture
+def run_with(tmp_path: Path) -> Callable[[Executor], Run]:
+    """What returns such a thing for an executor."""
+    return lambda executor: partial(_run_task, executor, tmp_path)
+
+
+def _run_task(
+    executor: Executor, tmp_path: Path, files: Mapping[str, str], agent: str = "oracle", **changes: Any
+) -> Execution:
+    write(tmp_path / "tasks" / "one", files)
+    spec = import_harbor_tasks(tmp_path / "tasks", "mine", tmp_path / "staging", agent="nop")
+    package = HarborPackager(spec).package_bytes()
+    built = executor.build(BuildContext(package.digest, lambda: package.archive, ""))
+    assert executor.has(built.snapshot_id)
+    request = {"trace_correlation_id": "t1", "task_id": "one", "params": {"agent": agent, "model": "m"}}
+    rollout = RolloutSpec("r1", 1, built.snapshot_id, spec.entrypoint, "file", request, spec.limits, **changes)
+    return executor.run(rollout, never)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -220,6 +229,20 @@ class TestLocal:
         toml = '[agent]\nnetwork_mode = "no-network"\n[verifier]\nnetwork_mode = "public"\n'
         ended = run(a_task("true", "true", toml))
         assert "agent and verifier of one box have different networks" in ended.error
+
+    @pytest.mark.parametrize(("check", "reward"), [("false", None), ("true", 1.0)])
+    def test_a_zero_of_a_solution_that_did_not_reach_its_host_is_no_reward(
+        self, root: Path, images: Path, run_with: Callable[[Executor], Run], check: str, reward: float | None
+    ) -> None:
+        config = LocalExecutorConfig(images={"tiny:*": str(root)}, network="host")
+        executor = LocalExecutor(images, config)
+        ended = run_with(executor)(
+            a_task(check, 'url=https://example.org/x; echo "Could not resolve host: $url"; exit 6')
+        )
+        executor.close()
+        assert ended.reward == reward
+        assert ("a script asks https://example.org" in ended.error) == (reward is None)
+        assert ended.limits_enforced["network"] == "host"
 
     def test_what_stands_for_an_image_and_what_held_the_box_are_recorded(self, run: Run) -> None:
         ended = run(a_task("true", "true", "[environment]\nmemory_mb = 600\ncpus = 1\n"))
