@@ -8,6 +8,7 @@ from pathlib import Path
 
 from graftline.codemod.source_files import VENDORED
 from graftline.core.errors import DataError, SandboxError
+from graftline.core.text_diff import keep_end
 from graftline.sandbox.base import Verdict
 from graftline.sandbox.jail import Case
 from graftline.sandbox.jail.open import JailConfig, open_jail
@@ -58,7 +59,7 @@ class Checker:
             end = self._jail.run(Case("shell", ("-c", self.command), {**self._files, **texts}))
         except SandboxError as error:
             return CheckOutcome(None, str(error))
-        output = (end.stdout + b"\n" + end.stderr).decode("utf-8", "replace").strip()[-_SHOWN:]
+        output = keep_end((end.stdout + b"\n" + end.stderr).decode("utf-8", "replace"), _SHOWN)
         if end.exit_code == _NO_COMMAND:
             output += f"\n{_ADVICE_ON_PROGRAMS}"
         if end.verdict is not Verdict.OK:

@@ -38,13 +38,15 @@ from graftline.codemod.reach import measure_reach
 from graftline.codemod.rule_file import FileRule
 from graftline.codemod.source_files import SourceFile, describe_skipped
 from graftline.core.errors import DataError
-from graftline.core.text_diff import pluralize
+from graftline.core.text_diff import keep_end, pluralize
 from graftline.repository import find_files, find_protected, open_search
 from graftline.rollouts.state.state import StateUpdate
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail.open import JailConfig
 
 _MAX_INSTRUCTION, _MAX_READ_FILES, _MAX_READ_RULES, _MAX_SHOWN = 4_000, 400, 8, 3
+_MAX_OUTPUT = 600
+"""Of what tests print, in an error and in a question."""
 _NAMES_ITSELF = re.compile(r"^[ \t]*(?:const |let |var )?(\S.*?) = \1;?[ \t]*$", re.MULTILINE)
 _CALLEE = re.compile(r"[\w$][\w$.]*(?=\()")
 _LEAST_LIKELY, _LEAST_LIKE = 0.25, 0.5
@@ -87,7 +89,8 @@ def refactor(
             report("tests before the change")
             before = checker.run({})
             if before.passed is False:
-                raise DataError(f"--tests: fail before anything is changed: {before.output[-400:]}; mend them first")
+                output = keep_end(before.output, _MAX_OUTPUT) or "they print nothing"
+                raise DataError(f"--tests: fail before anything is changed; mend them first:\n{output}")
         proposal = refactor_files(
             instruction, paths, repository, sandbox, model, examples, kept_paths, settings, report, checker, show
         )
@@ -165,7 +168,7 @@ def refactor_files(
         return proposal
     report("tests failed; the model is told once")
     again = Run(instruction, files, folder, sandbox, model, kept_paths, run.settings, report, show)
-    outcome = _edit_places(again, places, f"the tests fail\n{proposal.tests.output[-600:]}")
+    outcome = _edit_places(again, places, f"the tests fail\n{keep_end(proposal.tests.output, _MAX_OUTPUT)}")
     repaired = _check(again, checker, outcome)
     return repaired if repaired.tests is not None and repaired.tests.passed else proposal
 

@@ -12,6 +12,8 @@ import click
 from graftline.cli.options import json_option, print_json, print_lines, style_diff
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import (
+    NOT_WRITTEN,
+    WRITE,
     describe_rule,
     print_rewritten,
     rewritten_as_json,
@@ -32,6 +34,7 @@ _LINES_AROUND = 2
 _ANSWERS = {"y": True, "n": False, "d": None}
 _ADVICE_ON_CONTRADICTIONS = "show one of them at a time, or answer questions"
 _ADVICE = "other rules make this edit, too; answer questions, or edit one more place"
+_LIKELIEST = "or say --questions 0 to write what is likeliest"
 
 
 @click.command()
@@ -52,9 +55,7 @@ _ADVICE = "other rules make this edit, too; answer questions, or edit one more p
 @click.option("--answers", metavar="ynd…", help="Answers to the questions, a letter each, in place of a terminal.")
 @click.option("--tests", default="", metavar="CMD", help="Run in the jail, in a copy of FOLDER with the change in it.")
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
-@click.option(
-    "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
-)
+@click.option("--review", type=_PATH, metavar="PAGE", help="Write an HTML page of the places, those alike in a group.")
 @click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
 @click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group, or all of a rule; any number.")
 @click.option("--output", "out", type=_PATH, help="Write the rules to this file.")
@@ -96,12 +97,13 @@ def follow(
             lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), keep=keep,
             needs_reach=out is not None,
         )  # fmt: skip
-    notes = _list_notes(followed)
+    notes = _list_notes(followed, has_chosen)
     if review is not None:
         command = _repeat(folder, commit, keep, instruction, "".join(letters), tests)
         write_review(review, result, followed.rules, command, notes)
-    if write and not (ask or letters):
-        _refuse_doubtful(folder, followed, has_chosen)
+    doubt = "" if ask or letters else _describe_doubt(followed, has_chosen)
+    if write and doubt:
+        raise DataError(f"{folder}: {doubt}; nothing was changed")
     outcome = _run_tests(root, folder, tests, result.files) if tests and result.files else None
     has_failed = outcome is not None and outcome.passed is not True
     write = write and not has_failed
@@ -123,7 +125,9 @@ def follow(
     else:
         for line in [*map(describe_rule, followed.rules), *notes]:
             click.echo(line, err=True)
-        print_rewritten(result.files, result.groups, result.skipped, write, as_json=False, has_failed=has_failed)
+        held = "--write alone does not change them, for it is not clear what is meant" if doubt else WRITE
+        advice = NOT_WRITTEN if has_failed else held
+        print_rewritten(result.files, result.groups, result.skipped, write, as_json=False, advice=advice)
     if has_failed or not followed.rules:
         raise click.exceptions.Exit(1)
 
@@ -216,24 +220,24 @@ def _repeat(
     return [*words, "--tests", tests] if tests else words
 
 
-def _refuse_doubtful(folder: Path, followed: "FollowedEdit", has_chosen: bool) -> None:
-    """Raise where what would be written may well not be meant; `has_chosen` is whether somebody said how much to ask."""
+def _describe_doubt(followed: "FollowedEdit", has_chosen: bool) -> str:
+    """Return why nothing is written, for it may well not be meant; empty where it may be written. `has_chosen` is whether
+    somebody said how much to ask.
+    """
     from graftline.repository import is_unsure
 
     if followed.contradictions:
-        raise DataError(
-            f"{folder}: {'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}, nothing was changed"
-        )
-    if is_unsure(followed.rules) and not has_chosen:
-        raise DataError(f"{folder}: {_ADVICE}, or say --questions 0 to write what is likeliest; nothing was changed")
+        return f"{'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}"
+    return f"{_ADVICE}, {_LIKELIEST}" if is_unsure(followed.rules) and not has_chosen else ""
 
 
-def _list_notes(followed: "FollowedEdit") -> list[str]:
+def _list_notes(followed: "FollowedEdit", has_chosen: bool) -> list[str]:
     """Return what there is to know before anything is written, a line each."""
     from graftline.repository import is_unsure
 
+    advice = _ADVICE if has_chosen else f"{_ADVICE}, {_LIKELIEST}"
     return [
-        *([f"unsure: {_ADVICE}"] if is_unsure(followed.rules) else []),
+        *([f"unsure: {advice}"] if is_unsure(followed.rules) else []),
         *(f"contradictory: {sentence}; {_ADVICE_ON_CONTRADICTIONS}" for sentence in followed.contradictions),
         *(f"not done: {sentence}" for sentence in followed.undone),
     ]

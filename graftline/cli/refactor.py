@@ -12,6 +12,8 @@ import click
 from graftline.cli.options import find_paths, json_option, pluralize, print_json
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import (
+    NOT_WRITTEN,
+    WRITE,
     describe_rule,
     print_rewritten,
     rewritten_as_json,
@@ -69,12 +71,12 @@ def refactor(
     from graftline.agent.proposal import Settings
     from graftline.agent.refactor import refactor
     from graftline.codemod.writes import default_journals, write_files
-    from graftline.repository import choose_places, read_pairs
+    from graftline.repository import choose_places, is_unsure, read_pairs
 
     if record:
         find_paths(root)  # where there is no place for a record, nothing is begun
     pairs = [pair for before, after in examples for pair in read_pairs(before, after, None)]
-    _look_at_tree(folder, write and not force)
+    is_dirty = _look_at_tree(folder, write and not force)
     opened = open_agent_model(root, model, Limits(tokens, seconds)) if model else nullcontext()
     with open_rule_sandbox(root) as sandbox, opened as agent_model:
         proposal = refactor(
@@ -86,8 +88,11 @@ def refactor(
         proposal.files, proposal.rules, proposal.skipped,
         lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), proposal.reach,
     )  # fmt: skip
-    if write and result.files and not (force or ask or reject):
-        _refuse_unsure(folder, proposal)
+    unsure = [] if force or ask or reject else [rule.id for rule in proposal.rules if is_unsure([rule])]
+    if write and result.files and unsure:
+        raise DataError(
+            f"{folder}: {', '.join(unsure)}: {_ADVICE}; look at them without --write, or say --force; nothing was changed"
+        )
     if result.files and not write:
         pages = agent_folder(root) / "review"
         review, out = review or pages / "review.html", out or pages / "rules.yml"
@@ -106,7 +111,9 @@ def refactor(
     if as_json:
         print_json(_as_dict(folder, proposal, agent_model, result, is_written))
     else:
-        _print_proposal(proposal, agent_model, result, is_written)
+        needs_force = not force and (bool(unsure) or is_dirty)
+        advice = NOT_WRITTEN if has_failed and not force else f"{WRITE} only with --force" if needs_force else WRITE
+        _print_proposal(proposal, agent_model, result, is_written, advice)
     if has_failed or (not result.files and proposal.outcome != "already done"):
         raise click.exceptions.Exit(1)
 
@@ -165,8 +172,9 @@ def _record(
     click.echo(f"recorded: {pluralize(len(rows), 'rule')} in {folder}", err=True)
 
 
-def _look_at_tree(folder: Path, needs_clean: bool) -> None:
-    """Say that tracked files below `folder` differ from the current commit; DataError where it `needs_clean`.
+def _look_at_tree(folder: Path, needs_clean: bool) -> bool:
+    """Return, and say, whether tracked files below `folder` differ from the current commit; DataError where it
+    `needs_clean`.
 
     Nothing is said of a folder that is in no git repository.
     """
@@ -175,21 +183,12 @@ def _look_at_tree(folder: Path, needs_clean: bool) -> None:
     try:
         is_dirty = bool(read_changes(folder, None))
     except (BoundaryError, ConfigError, DataError):
-        return
+        return False
     if is_dirty:
         click.echo(f"{folder}: has files that differ from the current commit", err=True)
     if is_dirty and needs_clean:
         raise DataError(f"{folder}: commit what differs, or say --force; nothing was changed")
-
-
-def _refuse_unsure(folder: Path, proposal: "Proposal") -> None:
-    """Raise where what would be written may well not be meant."""
-    from graftline.repository import is_unsure
-
-    if names := ", ".join(rule.id for rule in proposal.rules if is_unsure([rule])):
-        raise DataError(
-            f"{folder}: {names}: {_ADVICE}; look at them without --write, or say --force; nothing was changed"
-        )
+    return is_dirty
 
 
 def _repeat(
@@ -212,7 +211,7 @@ def _list_notes(proposal: "Proposal") -> list[str]:
 
     tests, ending = proposal.tests, []
     if tests is not None:
-        failure = f"tests do not pass with the change: {tests.output[-1500:] or 'they print nothing'}"
+        failure = f"tests do not pass with the change:\n{tests.output or 'they print nothing'}"
         ending = ["tests pass with the change" if tests.passed else failure]
     return [
         *ending,
@@ -224,8 +223,8 @@ def _list_notes(proposal: "Proposal") -> list[str]:
 
 
 def _print_proposal(
-    proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool
-) -> None:  # fmt: skip
+    proposal: "Proposal", model: "AgentModel | None", result: "Rewrite", is_written: bool, advice: str
+) -> None:
     for line in [*map(describe_rule, proposal.rules), *_list_notes(proposal)]:
         click.echo(line, err=True)
     if model is not None:
@@ -235,9 +234,8 @@ def _print_proposal(
             f" {spent.tokens} tokens, {spent.seconds:.0f} s",
             err=True,
         )
-    has_failed = proposal.tests is not None and proposal.tests.passed is not True
     if proposal.files:
-        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False, has_failed=has_failed)
+        print_rewritten(result.files, result.groups, proposal.skipped, is_written, as_json=False, advice=advice)
     elif proposal.skipped:
         click.echo(f"not looked at: {proposal.skipped}", err=True)
 

@@ -113,9 +113,7 @@ def learn(
 @rule_file_argument
 @click.argument("paths", nargs=-1, required=True, type=_PATH)
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
-@click.option(
-    "--review", type=_PATH, metavar="PAGE", help="Write an HTML page with all places, those alike in a group."
-)
+@click.option("--review", type=_PATH, metavar="PAGE", help="Write an HTML page of the places, those alike in a group.")
 @click.option("--ask", is_flag=True, help="Show group by group, and ask of each whether it is to be changed.")
 @click.option("--reject", multiple=True, metavar="GROUP", help="Leave out a group, or all of a rule; any number.")
 @json_option

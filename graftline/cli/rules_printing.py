@@ -24,6 +24,8 @@ _LINES_SHOWN = 3
 _PLACES_SHOWN = 100
 """More of them are shown as groups on a terminal."""
 _FILES_SHOWN = 10
+WRITE, NOT_WRITTEN = "--write changes them", "nothing is written, for the tests do not pass"
+"""What there is to do about places that would change."""
 
 
 def print_learned(
@@ -70,9 +72,12 @@ def print_learned(
 
 def print_rewritten(
     results: "Sequence[RewrittenFile]", groups: "Sequence[PlaceGroup]", skipped: str, is_written: bool, as_json: bool,
-    has_failed: bool = False,
+    advice: str = WRITE,
 ) -> None:  # fmt: skip
-    """Print what the rules make of files: all of it, or on a terminal, where that is much, the groups of places."""
+    """Print what the rules make of files: all of it, or on a terminal, where that is much, the groups of places.
+
+    `advice` is what there is to do where nothing is written.
+    """
     rewritten = [result for result in results if not result.fault]
     faults = [result.fault for result in results if result.fault]
     if as_json:
@@ -86,8 +91,7 @@ def print_rewritten(
             for group in groups:
                 print_group(group)
         places = pluralize(number, "place")
-        advice = "; nothing is written, for the tests do not pass" if has_failed else "; --write changes them"
-        verb = "changed" if is_written else f"would change{advice if rewritten else ''}"
+        verb = "changed" if is_written else f"would change{f'; {advice}' if rewritten else ''}"
         click.echo(f"{places} in {pluralize(len(rewritten), 'file')} {verb}", err=True)
         if skipped:
             click.echo(f"not looked at: {skipped}", err=True)

@@ -31,6 +31,7 @@ _MAX_LISTING_BYTES = 8 << 20
 """Of what one commit changes; that of several may be as long as git is read."""
 _MAX_TREE_BYTES = 32 << 20
 """Of the list of all files of a commit."""
+_OR_RANGE = ", or a range such as v1..v2"
 _RANGE = re.compile(r"(?P<first>.*?)\.\.(?P<last>(?!\.).*)")
 _PLAIN_FILES = ("100644", "100755")
 _SHA1_DIGITS = 40
@@ -93,17 +94,21 @@ class History:
     skipped: Skipped = field(default_factory=Counter)
 
     @classmethod
-    def read(cls, folder: Path, span: str = "", limit: int = 1_000, is_top: bool = False) -> "History":
+    def read(
+        cls, folder: Path, span: str = "", limit: int = 1_000, is_top: bool = False, takes_range: bool = True
+    ) -> "History":
         """Return the newest `limit` commits of `span` (`A..B`, or a commit for all up to it; the current one if empty).
 
-        Only those count that change files below `folder`; with `is_top`, it must be the top of a working tree, or a
+        Without `takes_range`, `A..B` names no commit. Only those count that change files below `folder`; with `is_top`, it must be the top of a working tree, or a
         bare repository. DataError if `folder` is in no repository, or `span` names no commits of it. ConfigError if git
         is not installed. BoundaryError if git cannot read it.
         """
         if folder.is_file():
             raise DataError(f"{folder}: is a file; name its folder")
         if not folder.is_dir():
-            raise DataError(f"{folder}: no such folder; expected one in a git repository, or a range such as v1..v2")
+            raise DataError(
+                f"{folder}: no such folder; expected one in a git repository{_OR_RANGE if takes_range else ''}"
+            )
         options = ("--is-shallow-repository", "--is-bare-repository", "--absolute-git-dir")
         answer = run_git(folder, "rev-parse", *options, check=False)
         if answer is None:
@@ -117,9 +122,9 @@ class History:
         # git goes upwards from a folder that is none, to the repository that holds it
         if is_top and (prefix or not ((folder / ".git").exists() or Path(git_folder) == folder.resolve())):
             raise DataError(f"{folder}: is not the top of a git repository; name the folder of one")
-        match = _RANGE.fullmatch(span)
+        match = _RANGE.fullmatch(span) if takes_range else None
         first, last = (match["first"] or "HEAD", match["last"] or "HEAD") if match else ("", span or "HEAD")
-        ends = [_commit(folder, last, span)] + ([f"^{_commit(folder, first, span)}"] if match else [])
+        ends = [_commit(folder, last, span, takes_range)] + ([f"^{_commit(folder, first, span)}"] if match else [])
         paths = ["--", "."] if prefix else ["--"]
         listed = run_git(folder, "rev-list", "--no-merges", "--topo-order", f"--max-count={limit}", *ends, *paths)
         return cls(folder, tuple((listed or b"").decode().split()), is_shallow == "true", prefix)
@@ -315,15 +320,14 @@ def list_ignored_by_git(folder: Path) -> frozenset[Path]:
     return frozenset(folder.absolute() / name for name in names)
 
 
-def _commit(folder: Path, name: str, span: str) -> str:
+def _commit(folder: Path, name: str, span: str, takes_range: bool = True) -> str:
     answer = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False)
     if answer is None:
         if name == "HEAD":
-            raise DataError(f"{folder}: its repository has no commits yet; commit something, or name a range")
+            raise DataError(f"{folder}: its repository has no commits yet; commit something")
         named = f"{name!r}" if name == span else f"range {span!r}: {name!r}"
-        raise DataError(
-            f"{named} names no commit of {folder}; expected one such as HEAD or v1, or a range such as v1..v2"
-        )
+        more = _OR_RANGE if takes_range else ""
+        raise DataError(f"{named} names no commit of {folder}; expected one such as HEAD or v1{more}")
     return answer.decode().split()[-1]
 
 
@@ -332,8 +336,8 @@ def read_commit(folder: Path, name: str, language_of: LanguageOf, languages: fro
 
     DataError if `name` is no commit, is a merge, or changes none. BoundaryError if git cannot read it.
     """
-    history = History.read(folder, name, limit=1)
-    commit = _commit(folder, name, name)
+    history = History.read(folder, name, limit=1, takes_range=False)
+    commit = _commit(folder, name, name, takes_range=False)
     changes = list(history.changes(language_of, languages)) if history.commits == (commit,) else []
     changes = [replace(change, path=change.path.removeprefix(history.only)) for change in changes]
     if not changes:
@@ -349,7 +353,7 @@ def read_working_tree(folder: Path, language_of: LanguageOf, languages: frozense
     or that cannot be read as source code, are none of them. DataError if there is no change. BoundaryError if git
     cannot read the repository.
     """
-    History.read(folder, limit=1)
+    History.read(folder, limit=1, takes_range=False)
     history = History(folder, (_commit(folder, "HEAD", ""),), is_shallow=False)
     changed = list[tuple[str, Language, str, bytes]]()
     for path, language, blob in list_files(folder, "HEAD", language_of, languages):

@@ -45,6 +45,17 @@ def summarize_change(before: str, after: str) -> str:
     return "\n".join(lines)
 
 
+def keep_end(text: str, limit: int) -> str:
+    """Return the last whole lines of `text`, of `limit` characters together, after `...` where lines are left out; of a
+    longer last line its last words.
+    """
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    tail = text[-limit - 1 :]
+    return "...\n" + (tail.partition("\n")[2] or tail.partition(" ")[2] or tail[1:])
+
+
 def escape_controls(text: str) -> str:
     """Return `text` with what a terminal would not show as a character spelled out; tabs and line feeds stay."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

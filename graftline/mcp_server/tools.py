@@ -243,7 +243,7 @@ def refactor_tree(
     result = choose_places(proposal.files, proposal.rules, proposal.skipped, lambda groups: reject, proposal.reach)
     tests = proposal.tests
     if write and tests is not None and tests.passed is not True:
-        raise DataError(f"{path}: the tests do not pass with the change; nothing was changed: {tests.output[-1000:]}")
+        raise DataError(f"{path}: the tests do not pass with the change; nothing was changed:\n{tests.output}")
     fields = _describe_rewrite(call, result, write) | {
         "outcome": proposal.outcome,
         "meaning": MEANINGS[proposal.outcome],

@@ -255,8 +255,8 @@ def test_tests_judge_the_change_in_a_copy(repository: Path, model: FakeModel, ch
     assert passing.tests is not None
     assert passing.tests.passed is True
     assert (repository / "app/a.py").read_text() == FILES["app/a.py"]
-    with pytest.raises(DataError, match="fail before anything is changed"):
-        run(repository, model=model, tests="echo broken; exit 3", jail=jail)
+    with pytest.raises(DataError, match=r"fail before anything is changed; mend them first:\n\.\.\.\nword 1\d\d\n"):
+        run(repository, model=model, tests="seq -f 'word %g' 200; exit 3", jail=jail)
     with pytest.raises(DataError, match=r"(?s)not found.*the jail has the programs of the system"):
         run(repository, model=model, tests="nosuchprogram", jail=jail)
 

@@ -46,6 +46,9 @@ def run(*arguments: str, answers: str = "") -> Result:
     return CliRunner().invoke(main, ["--root", ".", "follow", "repo", *arguments], input=answers)
 
 
+NOT_CLEAR = "--write alone does not change them, for it is not clear what is meant"
+
+
 def texts(repository: Path) -> dict[str, str]:
     return {name: (repository / name).read_text("utf-8") for name in FILES}
 
@@ -136,10 +139,23 @@ def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None
     assert (result.exit_code, output["files"], 0 < output["questions"] <= 5) == (1, [], True)
     assert re.search(r"^repo/app/\w\.py:\d\n(?s:.*)is this to be changed so\?", result.stderr), result.stderr
     letters = "n" * output["questions"]
-    assert f"graftline follow repo --answers {letters} --write" in Path("page.html").read_text("utf-8")
+    page = Path("page.html").read_text("utf-8")
+    assert ("Nothing would change" in page, "--write" in page) == (True, False)
     again = json.loads(run("--json", "--answers", letters).stdout)
     assert (again["files"], again["questions"]) == (output["files"], output["questions"])
     assert "expected a letter for each" in run("--answers", "nx").stderr
+
+
+def test_what_is_unsure_is_written_where_somebody_says_so(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graftline.repository.UNSURE", 1.0)  # it is sure of what is so small
+    commit(repository, {"app/d.py": "x = alpha(1)\n", "app/e.py": "y = alpha(2)\n"})
+    (repository / "app/d.py").write_text("x = beta(1)\n", "utf-8")
+    shown, refused = run().stderr, run("--write").stderr
+    assert shown.endswith(f"1 place in 1 file would change; {NOT_CLEAR}\n"), shown
+    assert all("say --questions 0 to write what is likeliest" in text for text in (shown, refused))
+    likeliest = run("--questions", "0").stderr
+    assert ("--questions 0" in likeliest, likeliest.endswith("--write changes them\n")) == (False, True), likeliest
+    assert run("--questions", "0", "--write").stderr.endswith("1 place in 1 file changed\n")
 
 
 def test_a_language_model_answers_by_what_the_edit_is_about(repository: Path) -> None:
@@ -169,6 +185,18 @@ def test_a_language_model_answers_by_what_the_edit_is_about(repository: Path) ->
         assert (refused.exit_code, message in refused.stderr) == (code, True)
 
 
+@pytest.mark.parametrize(
+    ("folder", "commit", "message"),
+    [
+        ("repo", "HEAD~1..HEAD", "'HEAD~1..HEAD' names no commit of repo; expected one such as HEAD or v1\n"),
+        ("gone", "HEAD", "gone: no such folder; expected one in a git repository\n"),
+    ],
+)
+def test_no_range_is_asked_for_where_none_is_taken(repository: Path, folder: str, commit: str, message: str) -> None:
+    result = CliRunner().invoke(main, ["--root", ".", "follow", folder, "--commit", commit])
+    assert (result.exit_code, result.stderr) == (1, f"error: {message}")
+
+
 def test_what_cannot_be_followed_is_said(repository: Path) -> None:
     assert run().stderr == "error: repo: no tracked file differs from the current commit; edit a file that it has\n"
     unknown = run("--commit", "nope")
@@ -184,7 +212,7 @@ def test_files_of_other_languages_and_edits_that_contradict_each_other_are_named
     before = texts(repository)
     names = "get becomes fetch in repo/app/a.py and obtain in repo/app/d.py; show one of them at a time, or answer questions"
     for arguments in (["--write"], ["--questions", "0", "--write"]):
-        assert run(*arguments).stderr == f"error: repo: {names}, nothing was changed\n"
+        assert run(*arguments).stderr == f"error: repo: {names}; nothing was changed\n"
     assert f"contradictory: {names}" in run().stderr
     assert texts(repository) == before
 

@@ -124,6 +124,8 @@ def test_words_change_what_they_name_and_an_unsure_reading_is_not_written(
     (repository / "app/a.py").write_text(code.replace("int", "str"), "utf-8")
     monkeypatch.setattr("graftline.repository.UNSURE", 0.6)  # it is sure of what is so small
     example = ("Write optional types as X | None", "repo", "--example", "before.py", "after.py", "--force")
+    unforced = run(*example[:-1])
+    assert "--write changes them only with --force\n" in unforced.stderr
     shown = run(*example)
     assert ("unsure: " in shown.stderr, shown.exit_code) == (True, 0), shown.stderr
     page = Path("data/agent/review/review.html").read_text("utf-8")
@@ -161,6 +163,7 @@ def test_a_dirty_tree_is_written_to_with_force_alone(repository: Path) -> None:
     rename = ("Rename `get_all` to `all_of`.", "repo")
     shown = run(*rename)
     assert (shown.exit_code, "differ from the current commit" in shown.stderr) == (0, True)
+    assert shown.stderr.endswith("would change; --write changes them only with --force\n"), shown.stderr
     refused = run(*rename, "--write")
     assert (refused.exit_code, "say --force; nothing was changed" in refused.stderr) == (1, True)
     assert run(*rename, "--write", "--force").exit_code == 0

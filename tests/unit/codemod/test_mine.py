@@ -336,7 +336,7 @@ def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
         said[name] = str(caught.value).removeprefix(f"{tmp_path}/")
     assert said == {
         "plain": "plain: is in no git repository that can be read; name the folder of one",
-        "empty": "empty: its repository has no commits yet; commit something, or name a range",
+        "empty": "empty: its repository has no commits yet; commit something",
         "gone": "gone: no such folder; expected one in a git repository, or a range such as v1..v2",
     }
 

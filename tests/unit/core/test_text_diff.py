@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.core.text_diff import summarize_change, unified_diff
+from graftline.core.text_diff import keep_end, summarize_change, unified_diff
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,17 @@ def test_of_a_long_text_the_places_that_change_are_shown_with_a_line_around_them
     changed = [*lines[:5], "other(5)", *lines[6:25], "line()", *lines[26:]]
     shown = summarize_change("\n".join(lines), "\n".join(changed))
     assert shown == " line(4)\n-line(5)\n+other(5)\n line(6)\n...\n line(24)\n-line(25)\n+line()\n line(26)"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "end"),
+    [
+        ("one two\nthree\n", 20, "one two\nthree"),
+        ("one two\nthree\nfour\n", 10, "...\nthree\nfour"),
+        ("one two\nthree\nfour\n", 9, "...\nfour"),
+        ("one two three four", 9, "...\nfour"),
+        ("o" * 30, 10, "...\n" + "o" * 10),
+    ],
+)
+def test_the_end_of_a_text_begins_with_a_whole_line_or_a_whole_word(text: str, limit: int, end: str) -> None:
+    assert keep_end(text, limit) == end
