@@ -1,6 +1,7 @@
 """The user's own tests, run in the jail on a copy of the folder with the change in it. No command of a model is ever run."""
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ TESTS_WALL_S, TESTS_CPU_S = 600.0, 600
 _SHOWN = 1_500
 _NO_COMMAND = 127
 """Exit code of a shell that finds no such program."""
+_NO_MODULE = re.compile(rb"No module named")
 _ADVICE_ON_PROGRAMS = (
-    "the jail has the programs of the system and of the virtual environment that graftline is installed in; install there what the"
-    " tests need, and say `python -m pytest -q` where `pytest` is not found"
+    "the jail has the programs of the system, and programs and modules of the virtual environment that graftline is installed in;"
+    " install there what the tests need, and say `python -m pytest -q` where `pytest` is not found"
 )
 
 
@@ -36,12 +38,20 @@ class CheckOutcome:
 
 
 class Checker:
-    """Runs `command` by the shell of the jail in copies of `folder`; `close` lets go of it."""
+    """Runs `command` by the shell of the jail in copies of `folder`; `close` lets go of it.
+
+    Python finds the modules of the copy, of its folder `src` too, before those that are installed: those would be the code
+    without the change.
+    """
 
     def __init__(self, folder: Path, command: str, config: JailConfig) -> None:
         """SandboxError where no jail of the required level starts; DataError where the folder is too large to be copied."""
         self.command = command
         self._files = read_folder(folder)
+        modules = [path for path in self._files if path.endswith(".py")]
+        has_source_folder = any(path.startswith("src/") for path in modules)
+        path = '"$PWD/src:$PWD"' if has_source_folder else '"$PWD"'
+        self._setup = f"export PYTHONPATH={path}\n" if modules else ""
         limits = config.limits.model_copy(
             update={
                 "files": 2 * len(self._files) + 2_000,
@@ -56,11 +66,11 @@ class Checker:
     def run(self, texts: Mapping[str, bytes]) -> CheckOutcome:
         """Return how the tests end where the files of `texts`, by their paths from the folder, are so."""
         try:
-            end = self._jail.run(Case("shell", ("-c", self.command), {**self._files, **texts}))
+            end = self._jail.run(Case("shell", ("-c", f"{self._setup}{self.command}"), {**self._files, **texts}))
         except SandboxError as error:
             return CheckOutcome(None, str(error))
         output = keep_end((end.stdout + b"\n" + end.stderr).decode("utf-8", "replace"), _SHOWN)
-        if end.exit_code == _NO_COMMAND:
+        if end.exit_code == _NO_COMMAND or (end.exit_code and _NO_MODULE.search(end.stdout + end.stderr)):
             output += f"\n{_ADVICE_ON_PROGRAMS}"
         if end.verdict is not Verdict.OK:
             return CheckOutcome(False, f"{output}\nended by {end.verdict}: {end.error}".strip())
