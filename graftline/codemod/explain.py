@@ -10,6 +10,10 @@ _VARIABLE = re.compile(r"\${1,3}[A-Z_][A-Z0-9_]*")
 _NAME = re.compile(r"\$*")
 _MAX_INLINE = 60
 _WHOLE_NAME = re.compile(r"\^([\w.]+)\$")
+_WHOLE_TEXT, _ESCAPED = re.compile(r"\^((?:[\w\s'\",]|\\[^\w\s])+)\$"), re.compile(r"\\([^\w\s])")
+_LAST_NAME = re.compile(r"\(\^\|\\\.\)(\w+)\$")
+_MAX_SUMMARIZED = 3
+"""So many nodes around a match are said in one line."""
 _RELATIONS = {"inside": "inside", "has": "containing", "precedes": "before", "follows": "after"}
 _PHRASES = {
     "kind": "a node of kind `{}`",
@@ -28,9 +32,13 @@ _STRICTNESS = {
 
 
 def summarize(action: PatternAction | RuleAction) -> str:
-    """Return one line that says what `action` does."""
+    """Return one line that says what `action` does, and under which conditions."""
     rule = rule_of(action)
-    subject = _what(rule["rule"]) + _summarize_surroundings(rule["rule"])
+    return _summarize_rewrite(rule) + _summarize_constraints(rule.get("constraints"))
+
+
+def _summarize_rewrite(rule: Mapping[str, Any]) -> str:
+    subject = "".join([_what(rule["rule"]), *(f" {phrase}" for phrase in _summarize_surroundings(rule["rule"]))])
     fix = template_of(rule["fix"])
     if not fix.strip():
         return f"Remove {subject}"
@@ -76,14 +84,66 @@ def _what(rule: Any) -> str:
         text += f" like {_quote(str(regex))}"
     name = rule.get("has")
     if isinstance(name, Mapping) and name.get("regex"):
-        text += f" whose {name.get('field', 'part')} is like {_quote(str(name['regex']))}"
+        text += f" whose {name.get('field', 'part')} {_describe_text(str(name['regex']))}"
     return text
 
 
-def _summarize_surroundings(rule: Any) -> str:
-    """Return what a rule says of the code around a match, where that is the kind of a node."""
-    inner = rule.get("inside") if isinstance(rule, Mapping) else None
-    return f" inside a `{inner['kind']}`" if isinstance(inner, Mapping) and inner.get("kind") else ""
+def _summarize_surroundings(rule: Any, depth: int = 0) -> Iterator[str]:
+    """Yield what a rule says of the code around a match or within it, beside `_what`; not to any depth."""
+    if not isinstance(rule, Mapping) or depth > _MAX_SUMMARIZED:
+        return
+    for key, value in rule.items():
+        if key == "all" and isinstance(value, list):
+            for inner in value:
+                yield from _summarize_surroundings(inner, depth + 1)
+        elif key == "not" and isinstance(value, Mapping):
+            own = [f"like {_quote(str(value['regex']))}"] if value.get("regex") else []
+            own += [_with_article(f"`{value['kind']}`")] if value.get("kind") else []
+            yield from (f"not {phrase}" for phrase in (*own, *_summarize_surroundings(value, depth + 1)))
+        elif key in _RELATIONS and isinstance(value, Mapping) and not (key == "has" and _names_part(rule)):
+            further = "".join(f" {phrase}" for phrase in _summarize_surroundings(value, depth + 1))
+            if key == "has" and value.get("field") and value.get("regex"):
+                yield f"whose {value['field']} {_describe_text(str(value['regex']))}{further}"
+                continue
+            place = f"the `{value['field']}` of " if key == "inside" and value.get("field") else ""
+            node = _what(value)
+            is_kind = node.startswith("`") and _only_pattern(value) is None
+            yield f"{_RELATIONS[key]} {place}{_with_article(node) if is_kind else node}{further}"
+
+
+def _names_part(rule: Mapping[str, Any]) -> bool:
+    """Return whether `_what` says what a rule contains."""
+    inner = rule.get("has")
+    return _only_pattern(rule) is None and isinstance(inner, Mapping) and bool(inner.get("regex"))
+
+
+def _summarize_constraints(constraints: Any) -> str:
+    """Return what the variables of a rule have to be; empty if they may be anything."""
+    phrases = []
+    for name, condition in (constraints or {}).items():
+        kind, regex = (condition.get(key) if isinstance(condition, Mapping) else None for key in ("kind", "regex"))
+        parts = [
+            *([f"is {_with_article(f'`{kind}`')}"] if kind else []),
+            *([_describe_text(str(regex))] if regex else []),
+        ]
+        phrases.append(f"`${name}` {' and '.join(parts) or 'has to meet a condition'}")
+    return f", where {' and '.join(phrases)}" if phrases else ""
+
+
+def _describe_text(regex: str) -> str:
+    """Return what a regular expression asks of a text, as a predicate.
+
+    `^name$`  ->  "is `name`"
+    """
+    if whole := _WHOLE_TEXT.fullmatch(regex):
+        text = _ESCAPED.sub(r"\1", whole[1])
+        return f"is {_quote(text)}"
+    last = _LAST_NAME.fullmatch(regex)
+    return f"ends in {_quote(last[1])}" if last else f"is like {_quote(regex)}"
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[1:2] in 'aeiou' else 'a'} {kind}"
 
 
 def list_replaced_parts(rule: Mapping[str, Any]) -> list[tuple[str, str]]:

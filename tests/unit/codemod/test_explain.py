@@ -71,11 +71,41 @@ def test_a_whole_rule_is_explained_part_by_part() -> None:
                 rule={"pattern": "$A", "kind": "function_definition", "has": {"field": "name", "regex": "^f$"}},
                 fix="$A\ng()",
             ),
-            "Insert `g()` after `function_definition` whose name is like `^f$`",
+            "Insert `g()` after `function_definition` whose name is `f`",
         ),
         (
             RuleAction(rule={"pattern": "a($A)", "inside": {"kind": "return_statement"}}, fix="b($A)"),
             "Replace `a($A)` inside a `return_statement` by `b($A)`",
+        ),
+        (
+            RuleAction(
+                rule={"pattern": "f($A, $B, $C)"},
+                fix="g($A)",
+                constraints={"A": {"regex": "^ctx$"}, "B": {"kind": "identifier"}, "C": {"regex": r"(^|\.)url$"}},
+            ),
+            "Replace `f($A, $B, $C)` by `g($A)`, where `$A` is `ctx` and `$B` is an `identifier` and `$C` ends in `url`",
+        ),
+        (
+            RuleAction(
+                rule={
+                    "kind": "identifier",
+                    "regex": "^get$",
+                    "inside": {
+                        "kind": "attribute",
+                        "field": "attribute",
+                        "has": {"field": "object", "regex": "^client$"},
+                    },
+                },
+                fix="fetch",
+            ),
+            "Replace the name `get` inside the `attribute` of an `attribute` whose object is `client` by `fetch`",
+        ),
+        (
+            RuleAction(
+                rule={"all": [{"pattern": "f($A)"}, {"not": {"inside": {"kind": "call", "regex": r"^list\("}}}]},
+                fix="list(f($A))",
+            ),
+            r"Replace `f($A)` not inside a `call` like `^list\(` by `list(f($A))`",
         ),
         (
             RuleAction(
@@ -91,6 +121,11 @@ def test_a_rule_has_one_line_that_says_what_it_does(action: PatternAction | Rule
     assert summarize(action) == line
 
 
-@pytest.mark.parametrize("rule", [{"inside": 3}, {"all": "x"}, {"pattern": {}}, {"nthChild": {"position": "2n"}}, {}])
+@pytest.mark.parametrize(
+    "rule", [{"inside": 3}, {"all": "x"}, {"pattern": {}}, {"not": {"has": []}}, {"nthChild": {"position": "2n"}}, {}]
+)
 def test_a_rule_that_ast_grep_would_refuse_is_still_explained(rule: dict[str, object]) -> None:
     assert explain(RuleAction(rule=rule, fix={}))[0] == "Matches"
+    assert summarize(RuleAction(rule=rule, fix={}, constraints={"A": 1})).endswith(
+        ", where `$A` has to meet a condition"
+    )
