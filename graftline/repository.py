@@ -185,7 +185,7 @@ def rewrite(
     """
     search = open_search((rule.language for rule in rules), paths)
     files = list(rewrite_files(watch(find_files(search, paths)), rules, sandbox))
-    groups = group_places((place for file in files for place in file.places), rules)
+    groups = group_places((place for file in files for place in file.places), rules, "match")
     if names := tuple(choose(groups)):
         accepts = find_rejected(groups, names)
         files = list(rewrite_files([file.file for file in files], rules, sandbox, accepts))

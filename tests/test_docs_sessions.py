@@ -82,7 +82,7 @@ def check_readme(root: Path, printed: Mapping[str, Printed]) -> None:
     assert re.search(r"^ +first_adapter +14 +\d+ +\d of [1-4] +\d of [1-4]", table, re.M), table
     assert "Nothing was recomputed" in printed["graftline run"].output
     assert re.search(r"^ +python/train +[1-9]", printed["graftline status"].output, re.M)
-    assert "1 place in 1 file would change" in printed["graftline apply rules.yml code"].output
+    assert "1 match in 1 file would change" in printed["graftline apply rules.yml code"].output
     assert "1 rule from 2 small changes" in printed["graftline mine shop"].output
     attempts = [*(root / "data/trajectories/raw").glob("*/*/openai*/shard-*.jsonl")]
     assert sum(len(rows_of(path)) for path in attempts) >= 6

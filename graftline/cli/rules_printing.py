@@ -90,7 +90,7 @@ def print_rewritten(
         else:
             for group in groups:
                 print_group(group)
-        places = pluralize(number, "place")
+        places = pluralize(number, groups[0].noun if groups else "place")
         verb = "changed" if is_written else f"would change{f'; {advice}' if rewritten else ''}"
         click.echo(f"{places} in {pluralize(len(rewritten), 'file')} {verb}", err=True)
         if skipped:
@@ -120,7 +120,7 @@ def rewritten_as_json(results: "Sequence[RewrittenFile]", groups: "Sequence[Plac
 def print_group(group: "PlaceGroup", is_error: bool = False) -> None:
     """Print a group of places, and a few of them."""
     rare = ", rare" if group.is_rare else ""
-    print_lines([(f"{group.id}: {pluralize(len(group.places), 'place')} such as {group.edit}{rare}", "bold")], is_error)
+    print_lines([(f"{group.id}: {group.count} such as {group.edit}{rare}", "bold")], is_error)
     for place in group.typical:
         lines = [line.rstrip("\n") for line in place.diff]
         print_lines([(f"  {place.path}:{place.line}", ""), *style_diff(lines)], is_error)
@@ -136,7 +136,7 @@ def ask_for_groups(groups: "Sequence[PlaceGroup]", is_error: bool) -> list[str]:
         parts = group.parts
         split = f", [s]plit into {len(parts)} that look alike" if parts else ""
         answer = click.prompt(
-            f"change {pluralize(len(group.places), 'place')}? [y]es, [n]o{split}, [a]ll that follow, [q]uit with none of them",
+            f"change {group.count}? [y]es, [n]o{split}, [a]ll that follow, [q]uit with none of them",
             type=click.Choice(["y", "n", *(["s"] if parts else []), "a", "q"]),
             show_choices=False,
             err=True,
@@ -205,8 +205,8 @@ def write_rules_of_change(rules: "Sequence[FileRule]", result: "Rewrite", out: P
 
 def _print_matches(matches: "Sequence[FileMatches]", has_searched: bool) -> None:
     if has_searched:
-        places = pluralize(sum(len(match.lines) for match in matches), "place")
-        click.echo(f"  matches {places} in {pluralize(len(matches), 'file')}", err=True)
+        count = pluralize(sum(len(match.lines) for match in matches), "match")
+        click.echo(f"  {count} in {pluralize(len(matches), 'file')}", err=True)
     for match in matches[:_FILES_SHOWN]:
         more = ", …" if len(match.lines) > _LINES_SHOWN else ""
         lines = ", ".join(map(str, match.lines[:_LINES_SHOWN])) + more

@@ -15,7 +15,7 @@ from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.codemod.canonical import words_of
 from graftline.codemod.diff import common_ends
 from graftline.codemod.rule_file import FileRule
-from graftline.core.text_diff import unified_diff
+from graftline.core.text_diff import pluralize, unified_diff
 
 RARE_SHARE = 0.1
 """A shape with a smaller share of its rule's places is rare, unless an example of the rule has it."""
@@ -75,6 +75,13 @@ class PlaceGroup:
     is_rare: bool
     parts: "tuple[PlaceGroup, ...]" = ()
     """The places of each shape by themselves, the most frequent first; none where all have one shape."""
+    noun: str = "place"
+    """What they are: a place is lines that stand together and change; what a rule makes by itself is counted by match."""
+
+    @property
+    def count(self) -> str:
+        """How many places it has, in words."""
+        return pluralize(len(self.places), self.noun)
 
     @property
     def edit(self) -> str:
@@ -128,8 +135,12 @@ def _generalize(text: str, words: frozenset[str]) -> str:
     return _TOKEN.sub(replace, text)
 
 
-def group_places(places: Iterable[ChangedPlace], rules: Sequence[FileRule]) -> list[PlaceGroup]:
-    """Return the groups of `places`: rule by rule, of each the rare places first; last, those of no rule."""
+def group_places(
+    places: Iterable[ChangedPlace], rules: Sequence[FileRule], noun: str = "place"
+) -> list[PlaceGroup]:
+    """Return the groups of `places`, each of which is a `noun`: rule by rule, of each the rare places first; last, those of
+    no rule.
+    """
     by_rule = defaultdict[str, list[ChangedPlace]](list)
     for place in places:
         by_rule[place.rule].append(place)
@@ -140,13 +151,15 @@ def group_places(places: Iterable[ChangedPlace], rules: Sequence[FileRule]) -> l
         divided = [[place for place in own if (place.shape in rare) is is_rare] for is_rare in (True, False)]
         shown = [(alike, alike[0].shape in rare) for alike in divided if alike]
         groups += [
-            PlaceGroup(f"{name}/{number}", name, tuple(alike), is_rare, _divide(f"{name}/{number}", alike, is_rare))
+            PlaceGroup(
+                f"{name}/{number}", name, tuple(alike), is_rare, _divide(f"{name}/{number}", alike, is_rare, noun), noun
+            )
             for number, (alike, is_rare) in enumerate(shown, 1)
         ]
     return groups
 
 
-def _divide(group: str, places: Sequence[ChangedPlace], is_rare: bool) -> tuple[PlaceGroup, ...]:
+def _divide(group: str, places: Sequence[ChangedPlace], is_rare: bool, noun: str) -> tuple[PlaceGroup, ...]:
     """Return the parts of a group."""
     by_shape = defaultdict[str, list[ChangedPlace]](list)
     for place in places:
@@ -157,7 +170,8 @@ def _divide(group: str, places: Sequence[ChangedPlace], is_rare: bool) -> tuple[
     last = [place for own in ordered[MAX_PARTS - 1 :] for place in own]
     ordered = [*ordered[: MAX_PARTS - 1], *([last] if last else [])]
     return tuple(
-        PlaceGroup(f"{group}.{number}", own[0].rule, tuple(own), is_rare) for number, own in enumerate(ordered, 1)
+        PlaceGroup(f"{group}.{number}", own[0].rule, tuple(own), is_rare, noun=noun)
+        for number, own in enumerate(ordered, 1)
     )
 
 

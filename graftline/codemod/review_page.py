@@ -45,7 +45,7 @@ def format_review(
     `words` are lines that say what a rule does, by its id, in short first; `command` is what writes all of it, to which
     the page adds what is left out; `notes` are what there is to know before that, a line each.
     """
-    places = sum(len(group.places) for group in groups)
+    places, noun = sum(len(group.places) for group in groups), groups[0].noun if groups else "place"
     files = len({place.path for group in groups for place in group.places})
     most = MAX_PLACES if places <= MAX_PLACES else MAX_OF_GROUP
     sections = [
@@ -59,7 +59,7 @@ def format_review(
     return "".join((
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Review of a change</title>\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-        f"<style>{_STYLE}</style>\n<h1>{pluralize(places, 'place')} in {pluralize(files, 'file')}</h1>\n",
+        f"<style>{_STYLE}</style>\n<h1>{pluralize(places, noun)} in {pluralize(files, 'file')}</h1>\n",
         guide if groups else "<p>Nothing would change.</p>\n",
         *(f'<p class="rare">{escape(escape_controls(note))}</p>\n' for note in notes),
         *sections,
@@ -72,7 +72,7 @@ def _section(rule: str, words: Sequence[str], groups: Sequence[PlaceGroup], most
     count = sum(len(group.places) for group in groups)
     summary, *details = (escape(escape_controls(line)) for line in words)
     return "".join((
-        f"<h2>{escape(rule)}: {pluralize(count, 'place')}</h2>\n",
+        f"<h2>{escape(rule)}: {pluralize(count, groups[0].noun)}</h2>\n",
         f"<details><summary>{summary}</summary><pre>{chr(10).join(details)}</pre></details>\n",
         *(_group(group, most) for group in groups),
     ))  # fmt: skip
@@ -83,10 +83,10 @@ def _group(group: PlaceGroup, most: int) -> str:
     title = f"<h3>{_box(group.id)}: {_summarize(group)}{rare}</h3>\n"
     parts = group.parts
     if not parts:
-        return title + _list_places(group, "the other places", most)
+        return title + _list_places(group, "the others", most)
     count = most if most == MAX_PLACES else most // len(parts)
     divided = "".join(
-        f"<h4>{_box(part.id, group.id)}: {_summarize(part)}</h4>\n{_list_places(part, 'the other places', count)}"
+        f"<h4>{_box(part.id, group.id)}: {_summarize(part)}</h4>\n{_list_places(part, 'the others', count)}"
         for part in parts
     )
     shown = "".join(map(_place, group.typical))
@@ -100,7 +100,7 @@ def _box(id: str, group: str = "") -> str:
 
 
 def _summarize(group: PlaceGroup) -> str:
-    return f"{pluralize(len(group.places), 'place')} such as <code>{escape(escape_controls(group.edit))}</code>"
+    return f"{group.count} such as <code>{escape(escape_controls(group.edit))}</code>"
 
 
 def _list_places(group: PlaceGroup, title: str, count: int) -> str:

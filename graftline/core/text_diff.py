@@ -9,8 +9,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u
 
 
 def pluralize(number: int, noun: str) -> str:
-    """Return `number` with its noun: 1 place, 2 places."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return `number` with its noun: 1 place, 2 places, 2 matches."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Iterator[str]:

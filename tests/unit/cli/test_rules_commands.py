@@ -66,7 +66,7 @@ def test_learn_says_what_is_general_what_changes_and_what_matches_elsewhere(fold
     output = run(folder, "learn", "before.py", "after.py", "--check", "code").stderr
     assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in output
     assert (
-        ": general\n  matches 1 place in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in output
+        ": general\n  1 match in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in output
     )
 
 
@@ -158,7 +158,7 @@ def test_apply_shows_the_difference_and_changes_nothing(folder: Path) -> None:
     result = run(folder, "apply", "rules.yml", "code")
     assert (result.exit_code, result.stderr) == (
         0,
-        "1 place in 1 file would change; --write changes them\nnot looked at: 1 vendored folder\n",
+        "1 match in 1 file would change; --write changes them\nnot looked at: 1 vendored folder\n",
     )
     assert "--- a/code/m.py\n+++ b/code/m.py\n" in result.stdout
     assert "-x.get(1, timeout=2)\n+x.fetch(1, timeout=2)\n y.get(1)\n" in result.stdout
@@ -186,7 +186,7 @@ def test_apply_leaves_out_the_groups_that_are_rejected(folder: Path) -> None:
         ("fetch/2", "get → fetch", 11, False),
     ]
     result = run(folder, "apply", "rules.yml", "code", "--reject", "fetch/2", "--write", "--review", "page.html")
-    assert (result.exit_code, "1 place in 1 file changed" in result.stderr) == (0, True)
+    assert (result.exit_code, "1 match in 1 file changed" in result.stderr) == (0, True)
     texts = {name: (folder / name).read_text("utf-8") for name in PLACES}
     assert texts == {**PLACES, "code/c.py": "x.fetch('<b>&', timeout=f(y)[0])\n"}
     page = (folder / "page.html").read_text("utf-8")
