@@ -217,8 +217,9 @@ def _list_notes(proposal: "Proposal") -> list[str]:
         *ending,
         *([f"unsure: {_ADVICE}"] if is_unsure(proposal.rules) else []),
         *(f"contradictory: {sentence}" for sentence in proposal.contradictions),
-        *([MEANINGS[proposal.outcome]] if proposal.outcome != "changed" else []),
+        # a name that may be misspelt is why there is nothing to do
         *(f"not done: {sentence}" for sentence in proposal.undone),
+        *([MEANINGS[proposal.outcome]] if proposal.outcome != "changed" else []),
     ]
 
 

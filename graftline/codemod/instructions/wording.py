@@ -27,6 +27,7 @@ from graftline.core.hashing import sha256_text
 from graftline.sandbox.base import Sandbox
 
 Detail = Literal["full", "lazy"]
+_Section = Literal["full", "lazy", "also"]
 # as many as places are told apart by their number (`plan.MAX_PLACES`)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _LETTERS = "xyzabcdefghijklmnopqrstuvw"
@@ -216,9 +217,9 @@ def _normalize(sentence: str) -> str:
 
 
 @cache
-def _templates() -> Mapping[str, Mapping[Detail, Sequence[str]]]:
+def _templates() -> Mapping[str, Mapping[_Section, Sequence[str]]]:
     path = Path(__file__).with_suffix(".yaml")
-    templates: Mapping[str, Mapping[Detail, Sequence[str]]] = parse_yaml(path.read_text("utf-8"), path.name)
+    templates: Mapping[str, Mapping[_Section, Sequence[str]]] = parse_yaml(path.read_text("utf-8"), path.name)
     return templates
 
 

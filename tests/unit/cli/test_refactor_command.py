@@ -111,6 +111,13 @@ def test_what_cannot_be_done_is_said(
     assert (server.seen().bodies, texts()) == ([], FILES)
 
 
+def test_a_name_that_may_be_misspelt_is_said_before_there_is_nothing_to_do(repository: Path) -> None:
+    result = run("Use `client` instead of `get_al`.", "repo")
+    first, second = result.stderr.splitlines()
+    assert first == "not done: no line has `get_al`; if that is misspelt, the nearest names that are there: `get_all`"
+    assert (result.exit_code, second.startswith("nothing to do: ")) == (0, True)
+
+
 def test_words_change_what_they_name_and_an_unsure_reading_is_not_written(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,24 @@ def test_code_that_cannot_be_quoted_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    "sentence",
+    [
+        "Write {new}, not {old}.",
+        "Write {new} rather than {old}",
+        "use {new} instead of {old} everywhere",
+        "Use {new}, not {old}.",
+        "Prefer {new} over {old}.",
+        "prefer {new} to {old}",
+        "Replace {old} by {new}.",
+    ],
+)
+def test_what_is_to_be_written_for_what_is_read_in_the_words_of_many(sentence: str) -> None:
+    text = sentence.format(new="`str | None`", old="`t.Optional[str]`")
+    read = read_instruction(text, "x: t.Optional[str] = t.Optional[int]\n", "python", MemorySandbox())
+    assert read == "x: str | None = t.Optional[int]\n"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Make it faster.",
