@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.options import json_option, print_json, print_lines, style_diff
+from graftline.cli.options import json_option, pluralize, print_json, print_lines, style_diff
 from graftline.cli.rules import choose_rejected, load_settings, open_rule_sandbox, write_review
 from graftline.cli.rules_printing import (
     NOT_WRITTEN,
@@ -76,7 +76,7 @@ def follow(
     changes = read_changes(folder, commit)
     if answers is not None and set(answers) - _ANSWERS.keys():
         raise click.UsageError(
-            f"--answers {answers!r}: expected a letter for each, y for yes, n for no, d for do not know"
+            f"--answers {answers!r}: expected a letter for each question, y for yes, n for no, d for do not know"
         )
     if model is not None and (answers is not None or not instruction):
         raise click.UsageError("--model answers by what the edit is about: give it --about, and no --answers")
@@ -97,7 +97,7 @@ def follow(
             lambda groups: choose_rejected(groups, reject, ask, is_error=as_json), keep=keep,
             needs_reach=out is not None,
         )  # fmt: skip
-    notes = _list_notes(followed, has_chosen)
+    notes = [*_list_notes(followed, has_chosen), *_list_unused_answers(followed, answers or "")]
     if review is not None:
         command = _repeat(folder, commit, keep, instruction, "".join(letters), tests)
         write_review(review, result, followed.rules, command, notes)
@@ -229,6 +229,13 @@ def _describe_doubt(followed: "FollowedEdit", has_chosen: bool) -> str:
     if followed.contradictions:
         return f"{'; '.join(followed.contradictions)}; {_ADVICE_ON_CONTRADICTIONS}"
     return f"{_ADVICE}, {_LIKELIEST}" if is_unsure(followed.rules) and not has_chosen else ""
+
+
+def _list_unused_answers(followed: "FollowedEdit", answers: str) -> list[str]:
+    """Return, as a line, that there were fewer questions than answers."""
+    count = len(answers) - followed.questions
+    questions, letters = pluralize(followed.questions, "question"), pluralize(count, "letter")
+    return [f"--answers {answers}: {questions} asked, so that {letters} at its end say nothing"] if count > 0 else []
 
 
 def _list_notes(followed: "FollowedEdit", has_chosen: bool) -> list[str]:

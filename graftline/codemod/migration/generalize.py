@@ -148,6 +148,9 @@ def generalize(
         shared |= edited if support > 1 else frozenset()
         rules.append(_apply(selection, focus.language, repository, [edited_files]))
         options.append(option)
+        if selection.broader is not None:
+            options.append(selection.broader)
+            rules += _apply_answers(selection.broader, selection.confidence, focus.language, repository, interview)
         if selection.refused:
             places = pluralize(len(selection.refused), "place")
             undone.append(f"{show(focus.path)}: {places} like the edit not changed; edit one of them if they are meant")
@@ -221,6 +224,19 @@ def _apply(
     files = repository.apply(option, language, selection.refused, selection.choice.broken)
     places = len(selection.choice.places - selection.refused)
     return ProposedRule(option.actions, language, places, files, selection.confidence)
+
+
+def _apply_answers(
+    option: Option, confidence: float, language: Language, repository: Repository, interview: "_Interview"
+) -> Iterator[ProposedRule]:
+    """Do of an option what somebody said yes to, though another one is taken; yield its rules."""
+    for action in option.actions:
+        single = replace(option, actions=(action,))
+        [matched] = repository.find_places([single], language)
+        refused = matched.places - interview.list_right(matched.places)
+        if refused != matched.places:
+            choice = Choice((single,), matched.places, matched.broken)
+            yield _apply(Selection(choice, confidence, refused), language, repository)
 
 
 def _repair_files(
@@ -396,6 +412,10 @@ class _Interview:
         if is_right is not None:
             self.answers[self._line_of(place)] = is_right
         return is_right
+
+    def list_right(self, places: Iterable[Place]) -> set[Place]:
+        """Return those of `places` that were answered with yes."""
+        return {place for place in places if self.answers.get(self._line_of(place))}
 
     def recall(self, choices: Sequence[Choice]) -> dict[Place, bool]:
         """Return the answers about places of the choices."""

@@ -359,13 +359,13 @@ def _is_in_definition(text: str, match: Match, language: Language) -> bool:
     called = [name for _, name in names if 0 <= _find_definition(text, name) <= match.start]
     if not called:
         return False
-    node = outline_once(text, language).root
-    while inner := next((child for child in node.children if child.start <= match.start < child.end), None):
-        node = inner
-        is_function = node.kind in ("function_definition", "function_declaration")
-        if is_function and any(text[child.start : child.end] in called for child in node.children):
-            return True
-    return False
+    chain = [outline_once(text, language).root]
+    while inner := next((child for child in chain[-1].children if child.start <= match.start < child.end), None):
+        chain.append(inner)
+    if "string" in chain[-1].kind or "comment" in chain[-1].kind:
+        return False  # nothing is called there
+    functions = [node for node in chain if node.kind in ("function_definition", "function_declaration")]
+    return any(text[child.start : child.end] in called for node in functions for child in node.children)
 
 
 @lru_cache(maxsize=1 << 10)  # it holds texts; matches come file by file

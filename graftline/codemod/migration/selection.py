@@ -87,6 +87,8 @@ class Selection:
     """Places that any of the choices would change."""
     follows_shown: bool = False
     """Whether what is not edited beside the edits shown may change as well."""
+    broader: Option | None = None
+    """What makes places that were answered with yes, and that the choice has not."""
 
 
 Traits = Mapping[str, str]
@@ -284,8 +286,11 @@ def select(
         for place in state.groups[g].places
         if answers.get(place) is not False and (place.path, traits[place]["module"]) not in names
     }
-    refused = choices[number].places - places
-    return Selection(choices[number], round(state.beliefs[number], 3), refused, bool(places), considered)
+    refused, confidence = choices[number].places - places, round(state.beliefs[number], 3)
+    demanded = {place for place, is_right in answers.items() if is_right} - places
+    broader = max(choices, key=lambda choice: (len(choice.places & demanded), -len(choice.places)))
+    option = broader.options[0] if broader.places & demanded else None
+    return Selection(choices[number], confidence, refused, bool(places), considered, broader=option)
 
 
 def _group_places(choices: Sequence[Choice], traits: Mapping[Place, Traits]) -> list[_Group]:

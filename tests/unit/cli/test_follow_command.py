@@ -143,7 +143,10 @@ def test_a_question_shows_the_place_and_a_no_leaves_it(repository: Path) -> None
     assert ("Nothing would change" in page, "--write" in page) == (True, False)
     again = json.loads(run("--json", "--answers", letters).stdout)
     assert (again["files"], again["questions"]) == (output["files"], output["questions"])
-    assert "expected a letter for each" in run("--answers", "nx").stderr
+    assert "expected a letter for each question" in run("--answers", "nx").stderr
+    more = run("--answers", f"{letters}nn").stderr
+    assert f"--answers {letters}nn: {output['questions']} question" in more, more
+    assert "2 letters at its end say nothing" in more, more
 
 
 def test_what_is_unsure_is_written_where_somebody_says_so(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
