@@ -135,9 +135,7 @@ def _generalize(text: str, words: frozenset[str]) -> str:
     return _TOKEN.sub(replace, text)
 
 
-def group_places(
-    places: Iterable[ChangedPlace], rules: Sequence[FileRule], noun: str = "place"
-) -> list[PlaceGroup]:
+def group_places(places: Iterable[ChangedPlace], rules: Sequence[FileRule], noun: str = "place") -> list[PlaceGroup]:
     """Return the groups of `places`, each of which is a `noun`: rule by rule, of each the rare places first; last, those of
     no rule.
     """

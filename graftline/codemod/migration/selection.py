@@ -55,6 +55,9 @@ _LOSS = 0.35
 _MORE_LOSS, _FEW_PLACES = 0.25, 30
 """How much more it costs for each time that e times as many places are changed, beyond so many, where nobody answers."""
 _LEAST_BELIEF, _LEAST_GAIN, _LEAST_DOUBT = 0.01, 0.01, 0.003
+_SHARED = 0.5
+"""How much the gain of a question counts about a place that all likely choices have, as those that repeat the line of the edit:
+what somebody is asked should tell the choices apart."""
 _MAX_QUESTIONS_TRIED, _MAX_TRIED_ALIKE = 10, 4
 _LEAST_ANSWERS, _LEAST_PLACES = 3, 4
 """Answers about places of what is taken, one for so many places at most."""
@@ -338,20 +341,23 @@ def _next_group(state: _State, answers: Mapping[Place, bool | None], is_last: bo
         if alike < _MAX_TRIED_ALIKE and len(trials) < _MAX_QUESTIONS_TRIED:
             trials.append(number)
     worth, _, members = state.choose()
-    best: tuple[float, _Group | None] = (_LEAST_GAIN, None)
+    gains: list[tuple[float, _Group]] = []
     for number in trials:
         group, share = state.groups[number], state.yes[number]
         after = share * state.after(group, True).choose()[0] + (1 - share) * state.after(group, False).choose()[0]
-        if after - worth > best[0]:
-            best = after - worth, group
-    if best[1] is None:  # what is taken is tried where it is least like what is right
+        gains.append((after - worth, group))
+    best: _Group | None = None
+    if max((gain for gain, _ in gains), default=0.0) > _LEAST_GAIN:
+        likely = frozenset(state.likely)
+        _, best = max(gains, key=lambda pair: pair[0] * (_SHARED if likely <= pair[1].choices else 1.0))
+    if best is None:  # what is taken is tried where it is least like what is right
         own = [group for group in (state.groups[g] for g in members) if any(p not in answers for p in group.places)]
         size = sum(len(state.groups[g].places) for g in members)
         # places that were shown are as good as answers
         count = sum(any(g is state.groups[m] for m in members) for g, _ in state.answers) + len(state.shown) - 1
         if own and count < min(_LEAST_ANSWERS, size // _LEAST_PLACES):
             return max(own, key=lambda group: group.weight * (1 + state.unlike(group)))
-    return best[1] or (_most_doubtful_group(state, [number for _, number in doubts]) if is_last else None)
+    return best or (_most_doubtful_group(state, [number for _, number in doubts]) if is_last else None)
 
 
 def _most_doubtful_group(state: _State, open_groups: Sequence[int]) -> _Group | None:

@@ -65,9 +65,7 @@ def test_learn_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
 def test_learn_says_what_is_general_what_changes_and_what_matches_elsewhere(folder: Path) -> None:
     output = run(folder, "learn", "before.py", "after.py", "--check", "code").stderr
     assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in output
-    assert (
-        ": general\n  1 match in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in output
-    )
+    assert ": general\n  1 match in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in output
 
 
 def test_learn_says_all_there_is_as_json(folder: Path) -> None:

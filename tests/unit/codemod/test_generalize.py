@@ -188,6 +188,32 @@ def test_a_name_that_the_instruction_renames_is_renamed_in_strings_comments_and_
     assert proposal.texts == {"n.py": after, "o.py": after}
 
 
+def _rename_with_questions(count):
+    code = "from lib import get_all\n\n\ndef f{0}(a):\n    return get_all(a, {0})\n"
+    texts = {f"m{n}.py": code.format(n) for n in range(1, 5)}
+    texts |= {"s1.py": 'NAME = "get_all"\n', "s2.py": 'call("get_all", 1)\nget_all_rows = 1\n'}
+    texts["lib.py"] = 'def get_all(a, b):\n    """Run get_all."""\n    return a\n'
+    edited, asked = texts["m1.py"].replace("get_all", "fetch_all"), list[Question]()
+    proposal = generalize(
+        [Demonstration("m1.py", texts["m1.py"], edited)], texts | {"m1.py": edited}, MemorySandbox(),
+        lambda question: asked.append(question) or True, "Rename get_all to fetch_all", count,
+    )  # fmt: skip
+    lines = [question.text.split("\n")[question.text.count("\n", 0, question.start)] for question in asked]
+    return proposal, [(question.path, line) for question, line in zip(asked, lines, strict=True)]
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_what_is_answered_with_yes_is_changed_though_another_reading_is_taken(count):
+    proposal, asked = _rename_with_questions(count)
+    assert len(asked) == count
+    assert not [line for path, line in asked if line in proposal.texts[path].split("\n")]
+
+
+def test_a_question_is_about_a_place_that_tells_readings_apart_and_not_about_a_line_like_the_edit():
+    _, asked = _rename_with_questions(5)
+    assert not [line for _, line in asked if line.startswith("    return get_all(")]
+
+
 def test_places_that_share_what_sets_a_refused_one_apart_stay_as_they_are():
     used = "with f(script, tmp):\n    script(tmp).go({n})\n"
     texts = {"tests/m.py": "with f(script):\n    script()\n"}
