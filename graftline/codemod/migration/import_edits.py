@@ -34,7 +34,12 @@ def follow_imports(
         if old in unused & named and new in missing and find_source(new) is None:
             swaps[old] = new
     from_others = {name: source for name in missing if (source := find_source(name)) is not None}
-    added = {name: source for name, source in from_others.items() if _is_reachable(source, after, path, language)}
+    added = {
+        name: source
+        for name, source in from_others.items()
+        # what a string says is a name where it takes the place of one that was imported
+        if (name in names.of_code or unused) and _is_reachable(source, after, path, language)
+    }
     unknown = [name for name in missing if name not in from_others and name not in swaps.values()]
     lacking = names.of_code.intersection(unknown)
     if not unused and not added and not swaps:

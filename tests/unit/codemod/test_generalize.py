@@ -209,6 +209,11 @@ def test_what_is_answered_with_yes_is_changed_though_another_reading_is_taken(co
     assert not [line for path, line in asked if line in proposal.texts[path].split("\n")]
 
 
+def test_what_a_string_says_is_not_imported():
+    proposal, _ = _rename_with_questions(5)
+    assert proposal.texts["s1.py"] == 'NAME = "fetch_all"\n'
+
+
 def test_a_question_is_about_a_place_that_tells_readings_apart_and_not_about_a_line_like_the_edit():
     _, asked = _rename_with_questions(5)
     assert not [line for _, line in asked if line.startswith("    return get_all(")]
