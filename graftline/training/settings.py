@@ -30,6 +30,8 @@ class _Source(Config):
     """Rows to train on, at most."""
     held_out: int = Field(default=40, ge=0)
     """Rows for the held-out loss, and tasks to solve before and after, at most."""
+    without: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
+    """Repositories and packages of which nothing is trained on, as rows name them (`owner/name`, `pypi:name`)."""
 
 
 class SyntheticSource(_Source):
@@ -108,6 +110,8 @@ class MixtureSource(Config):
 
     kind: Literal["mixture"] = "mixture"
     parts: tuple[Part, ...] = Field(min_length=2)
+    without: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
+    """As of one of the others; those that a part names too are left out of all."""
 
     @property
     def prompt(self) -> str:
@@ -135,6 +139,11 @@ Source = Annotated[
 def parts_of(source: Source) -> tuple[Part, ...]:
     """Return the parts of a mixture; `source` itself where it is none."""
     return source.parts if isinstance(source, MixtureSource) else (source,)
+
+
+def left_out_of(source: Source) -> frozenset[str]:
+    """Return the repositories and packages of which nothing is trained on, in small letters."""
+    return frozenset(name.lower() for named in (source, *parts_of(source)) for name in named.without)
 
 
 class LoraSettings(Config):

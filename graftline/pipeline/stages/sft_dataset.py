@@ -5,7 +5,7 @@ A recipe takes part when its file in `configs/recipes/` has `data`.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from graftline.training.settings import (
     SyntheticSource,
     TasksSource,
     TinkerTrainingConfig,
+    left_out_of,
     parts_of,
 )
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
@@ -81,7 +82,7 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         tasks: list[Task] = []
         left_out = Counter[str]()
         by_terms: dict[Language, Counter[str]] = {}
-        to_train = _material(lineage, _TRAIN_SPLIT, by_terms)
+        to_train = _material(lineage, _TRAIN_SPLIT, by_terms, left_out_of(source))
         to_look, to_solve = (_material(lineage, split, {}) for split in (_LOOK_SPLIT, _SOLVE_SPLIT))
         for part in parts_of(source):
             train += rows_of(to_train, config.recipe, part, prompt, part.examples, left_out)[0]
@@ -123,28 +124,34 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
     return source, prompt
 
 
-def _material(lineage: Lineage, split: Split, by_terms: dict[Language, Counter[str]]) -> Material:
-    """Return what is stored of a split; of attempts, those that are of the settings of now.
+def _material(
+    lineage: Lineage, split: Split, by_terms: dict[Language, Counter[str]], without: Container[str] = ()
+) -> Material:
+    """Return what is stored of a split, of all repositories but `without`; of attempts, those that are of the settings of now.
 
     How many of a language may not be trained on is put into `by_terms`, once it is read.
     """
 
     def edits(language: Language) -> list[Edit]:
-        return list(read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit))
+        stored = read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit)
+        return [edit for edit in stored if edit.group.lower() not in without]
 
     def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
-        stored = read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task)
-        tasks = [*stored]
+        tasks = tasks_of(language)
         shards = [shard for folder in lineage.teacher_folders(language, split) for shard in sealed_shards(folder)]
         chosen = current_attempts(read_shards(shards), tasks).attempts
         by_terms[language] = Counter()  # parts of one recipe may read the same language
         return {task.id: task for task in tasks}, select_trainable(chosen, refused, by_terms[language])
 
     def tasks_of(language: Language) -> list[Task]:
-        return list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
+        stored = read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task)
+        return [task for task in stored if task.group.lower() not in without]
 
     def changes() -> list[RepositoryTask]:
-        return load_repository_tasks(lineage.paths.repository_changes / f"{split}.jsonl")
+        stored = load_repository_tasks(lineage.paths.repository_changes / f"{split}.jsonl")
+        return [
+            change for change in stored if not any(name.lower() in without for name in (change.repo, *change.aliases))
+        ]
 
     refused = teachers_without_training(lineage.paths.configs)
 
