@@ -38,7 +38,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -53,20 +52,23 @@ from graftline.agent.edits import PlaceEdit, edit_place, replace_block
 from graftline.agent.model import AgentModel, Limits, open_model
 from graftline.agent.places import Block
 from graftline.agent.proposal import Settings
-from graftline.agent.single_places import Shows, SinglePlace, list_single_places, take_turns
+from graftline.agent.single_places import (
+    Shows,
+    SinglePlace,
+    is_told,
+    list_single_places,
+    shares_words,
+    take_turns,
+)
 from graftline.agent.texts import propose_change, texts_of
 from graftline.astgrep.action import Action
-from graftline.codemod.canonical import words_of
 from graftline.codemod.change_places import ShownPlace
 from graftline.codemod.equality import normalize_whitespace
-from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.induce import induce
-from graftline.codemod.place_score import compare_texts
 from graftline.core.errors import BoundaryError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import open_secrets
 from graftline.datasets.commit_messages import clean_message
-from graftline.datasets.synthetic.candidates import parts_of
 from graftline.evals.canitedit import read_problems
 from graftline.evals.cases import find_shown_block
 from graftline.evals.change_solvers import describe_single_place, replace_words
@@ -89,14 +91,6 @@ _CPU_S = 240
 LANGUAGE_SHARES = {"python": 29, "java": 11, "javascript": 20}
 """Places of each language, of 60; TypeScript is JavaScript here."""
 _MAX_PLACES_OF_COMMIT, _MAX_PROBLEM_LINES = 3, 40
-_COMMON = frozenset(
-    re.findall(
-        r"\w+",
-        "a an add all and by call calls change fix for from if in instead into is make of on or over remove replace test"
-        " tests the to use where with",
-    )
-)
-"""Words that say nothing of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,22 +225,13 @@ class CommitPlace:
 
     @property
     def is_named(self) -> bool:
-        """Whether the subject has a word of a line that goes or comes; a part of a name is one, too."""
-        old, new = self.place.before.split("\n"), self.place.after.split("\n")
-        changes = compare_texts(self.place.before, self.place.after) or ()
-        lines = chain.from_iterable((*old[c.start : c.end], *new[c.new_start : c.new_end]) for c in changes)
-        return not (_parts_of(clean_message(self.commit.subject)) - _COMMON).isdisjoint(_parts_of("\n".join(lines)))
+        """Whether the subject has a word of a line that goes or comes."""
+        return shares_words(clean_message(self.commit.subject), self.place.before, self.place.after)
 
     @property
     def is_told(self) -> bool:
-        """Whether the words that come are in the subject, a part of a name among them, or in the block before."""
-        block, target = self.place.block.text, self.place.target
-        coming = words_of(target) - words_of(block) - KEYWORDS[self.place.block.language]
-        return _parts_of(" ".join(coming)) <= _parts_of(f"{self.commit.subject} {block}")
-
-
-def _parts_of(text: str) -> frozenset[str]:
-    return frozenset(chain.from_iterable(map(parts_of, words_of(text))))
+        """Whether the words that come are in the subject or in the block before."""
+        return is_told(self.commit.subject, self.place.block.text, self.place.target, self.place.block.language)
 
 
 def draw_places(commits: Sequence[Commit], count: int) -> list[CommitPlace]:

@@ -1,20 +1,35 @@
 """Single places of a change, as something to attempt: the lines of one, and whether a text of the file has them as the change does."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, TypeVar
 
 from graftline.agent.places import MAX_BLOCK_LINES, Block
+from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import words_of
 from graftline.codemod.change_places import MultiFileChange
 from graftline.codemod.equality import Level, compare_texts, normalize_whitespace
+from graftline.codemod.grammar import KEYWORDS
 from graftline.codemod.place_score import compare_texts as compare_lines_of
 from graftline.core.errors import DataError
 from graftline.core.text_diff import summarize_change
+from graftline.datasets.synthetic.candidates import parts_of
 from graftline.rollouts.repository_task import RepositoryTask
 from graftline.rollouts.task import Task
+from graftline.sandbox.runner import LANGUAGE_OF
 
 _MAX_DRAWN, _MAX_EXAMPLE = 6, 800
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "a an add all and by call calls change fix for from if in instead into is make of on or over remove replace test"
+        " tests the to use where with",
+    )
+)
+"""Words that say nothing of a change."""
 ItemT = TypeVar("ItemT")
 Shows = Literal["block", "imports", "example"]
 """What a model sees of a single place: its lines, the imports of its file as well, or an edit of the change elsewhere."""
@@ -86,6 +101,38 @@ def task_of_place(task: RepositoryTask, place: SinglePlace) -> Task:
     """Return the lines of a place of `task` as a task of their own."""
     block = place.block
     return task.ask_about(f"{task.id}#{block.path}:{block.start + 1}", block.language, place.code, place.target)
+
+
+def is_told(instruction: str, before: str, target: str, language: Language) -> bool:
+    """Return whether an instruction, with the lines before, has the words of the lines after; parts of names count as words."""
+    coming = words_of(target) - words_of(before) - KEYWORDS[language]
+    return _split_names(" ".join(coming)) <= _split_names(f"{instruction} {before}")
+
+
+def shares_words(instruction: str, before: str, target: str) -> bool:
+    """Return whether an instruction has a word of a line that goes or comes; a part of a name is one, too."""
+    old, new = before.split("\n"), target.split("\n")
+    changes = compare_lines_of(before, target) or ()
+    lines = chain.from_iterable((*old[c.start : c.end], *new[c.new_start : c.new_end]) for c in changes)
+    return not (_split_names(instruction) - _COMMON).isdisjoint(_split_names("\n".join(lines)))
+
+
+def _split_names(text: str) -> frozenset[str]:
+    return frozenset(chain.from_iterable(map(parts_of, words_of(text))))
+
+
+def list_places_of_text(task: Task) -> list[Task]:
+    """Return the places of a task whose text is long as tasks of their own, asked for by its instruction."""
+    suffix = next(suffix for suffix, language in LANGUAGE_OF.items() if language == task.language)
+    change = MultiFileChange([(f"text{suffix}", task.before, task.target)], {}, task.id)
+    places = sorted(list_single_places(change), key=lambda place: place.block.start)
+    changed = {"tests": None, "gold_action": None, "gold_next": ()}
+    return [
+        task.model_copy(
+            update={"id": f"{task.id}#{place.block.start + 1}", "before": place.code, "target": place.target, **changed}
+        )
+        for place in places
+    ]
 
 
 def take_turns(lists: Sequence[Sequence[ItemT]], rounds: int) -> list[ItemT]:

@@ -45,9 +45,10 @@ Instructions = Literal["answerable", "all"]
 """Which tasks are for whoever is told what to do: those of which it is known that they can be done from what they say, and that change
 code; or all that say anything."""
 _LEFT_OUT = "not_kept."
+UNTRIED = "untried"
 _REASONS: Mapping[str, str] = {
     "no_instruction": "have no instruction",
-    "untried": "have an instruction that nobody tried",
+    UNTRIED: "have an instruction that nobody tried",
     "unanswerable": "cannot be done from their instruction",
     "comment_only": "change no code",
     "forbidden_by_terms": "may not be trained on, by the terms of their teacher",
@@ -79,7 +80,7 @@ def reason_left_out(task: Instructed, instructions: Instructions) -> str:
         return ""
     if WORDS_ALONE in task.tags:
         return "comment_only"
-    return "" if task.answerable else "untried" if task.answerable is None else "unanswerable"
+    return "" if task.answerable else UNTRIED if task.answerable is None else "unanswerable"
 
 
 def select_for_agents(

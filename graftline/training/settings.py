@@ -70,10 +70,13 @@ class TasksSource(_Source):
     kind: Literal["tasks"] = "tasks"
     of: Literal["all", "real", "synthetic"] = "real"
     """Kind of the edits."""
-    instructions: Instructions = "answerable"
-    """Which of them: those that can be done from their instruction, or all that have one."""
+    instructions: Instructions | Literal["told"] = "answerable"
+    """Which of them: those that can be done from their instruction, or all that have one; `told`: also those that nobody tried,
+    where the instruction or the text before has every word of the text after."""
     most_characters: int = Field(default=800, ge=40)
     """Of a text before."""
+    places: int = Field(default=0, ge=0, le=6)
+    """Of a text that is longer, single places that are rows in its stead, at most."""
 
 
 class ChangesSource(_Source):
@@ -82,7 +85,7 @@ class ChangesSource(_Source):
     kind: Literal["changes"] = "changes"
     places: int = Field(default=4, ge=1, le=6)
     """Of a change, at most."""
-    instructions: Instructions = "answerable"
+    instructions: Instructions | Literal["told"] = "answerable"
     """As of tasks."""
     most_characters: int = Field(default=800, ge=40)
     """Of the lines of a place."""
