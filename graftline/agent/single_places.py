@@ -117,6 +117,15 @@ def shares_words(instruction: str, before: str, target: str) -> bool:
     return not (_split_names(instruction) - _COMMON).isdisjoint(_split_names("\n".join(lines)))
 
 
+def says_enough(task: Task) -> bool:
+    """Return whether a task can be done from its instruction: that is known, or its words and those of the text before suffice."""
+    if task.answerable is not None:
+        return task.answerable
+    return shares_words(task.instruction, task.before, task.target) and is_told(
+        task.instruction, task.before, task.target, task.language
+    )
+
+
 def _split_names(text: str) -> frozenset[str]:
     return frozenset(chain.from_iterable(map(parts_of, words_of(text))))
 

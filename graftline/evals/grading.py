@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from graftline.agent.edits import digest_texts, replace_block
+from graftline.agent.single_places import SinglePlace
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.change_places import ShownPlace
@@ -18,6 +19,7 @@ from graftline.core.text_diff import unified_diff
 from graftline.evals.attempt import Answered, Attempt, Attempted, Failed, Produced, Reply, Unaskable
 from graftline.evals.cases import Case, HeldOutExample, repository_of
 from graftline.rollouts.answer_grading import grade_answer, read_actions
+from graftline.rollouts.fenced_code import read_code
 from graftline.rollouts.repository_task import RepositoryTask, grade_texts, rewrite_all
 from graftline.rollouts.reward import BAD_FORMAT, RewardWeights
 from graftline.rollouts.trajectory import TrajectoryStep
@@ -83,6 +85,8 @@ class Grader:
                 return self._grade_produced(reply)
             case Answered(text=text) if case.is_of_places:
                 return {**self._grade_rule(reply), "text": text.encode("utf-8", "replace").decode()}
+            case Answered(text=text, answer_format=form) if case.place is not None and form.layout == "code":
+                return {"text": text.encode("utf-8", "replace").decode(), **self._grade_lines(reply, case.place)}
             case Answered(text=text):
                 # a model can answer half a surrogate pair, which cannot be stored
                 return {"text": text.encode("utf-8", "replace").decode(), **self._grade_once(reply)}
@@ -134,6 +138,14 @@ class Grader:
         if isinstance(texts, Verdict):
             return {"actions": tuple(actions), "reward": None, "cause": str(texts), "verdict": texts}
         return {**self._grade_texts(repository, texts), "actions": tuple(actions)}
+
+    def _grade_lines(self, reply: Answered, place: SinglePlace) -> dict[str, Any]:
+        """Return what an answer is worth that is the lines of a place as they are to be, whatever rules it makes."""
+        code = read_code(reply.text, place.code)
+        if code is None:
+            return _grade_nothing(reply, BAD_FORMAT)
+        text = replace_block(place.before, place.block, code)
+        return self._grade_produced(Produced(reply.question, {place.block.path: text}))
 
     def _grade_produced(self, reply: Produced) -> dict[str, Any]:
         place, repository = reply.question.case.place, repository_of(reply.question.case)

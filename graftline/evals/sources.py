@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
-from graftline.agent.single_places import take_turns
+from graftline.agent.single_places import says_enough, take_turns
 from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.core.config import Config
@@ -33,7 +33,14 @@ from graftline.evals.canitedit import Detail, read_problems
 from graftline.evals.cases import Case, HeldOutExample, case_of, case_of_repository, cases_of_places, read_pairs
 from graftline.rollouts.repository_task import load_repository_tasks
 from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.task import Instructions, Task, describe_left_out, select_for_agents, validate_tasks
+from graftline.rollouts.task import (
+    Instructions,
+    Task,
+    describe_left_out,
+    select_for_agents,
+    select_told,
+    validate_tasks,
+)
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.sandbox.base import Sandbox
 
@@ -139,10 +146,17 @@ class RepositoriesSource(Config):
     """Of a change, at most, where they are attempted alone."""
     languages: tuple[Language, ...] = ()
     """Of changes; empty: all."""
-    instructions: Instructions = "answerable"
-    """As of a split."""
+    instructions: Instructions | Literal["told"] = "answerable"
+    """As of a split; of places also `told`: where nobody tried, those whose instruction, or lines before, have every word of the
+    lines after."""
     most: int = Field(default=100, ge=1, le=10_000)
     """Changes or places, languages in turns."""
+
+    @model_validator(mode="after")
+    def _is_of_places(self) -> Self:
+        if self.instructions == "told" and self.unit != "places":
+            raise ValueError("instructions: told is of places; say unit: places, or instructions: all")
+        return self
 
     @model_validator(mode="after")
     def _is_below_the_root(self) -> Self:
@@ -248,12 +262,16 @@ def _load_repositories(source: RepositoriesSource, paths: Paths, left_out: Count
         for task in load_repository_tasks(source.file(paths))
         if (not source.languages or task.language in source.languages)
     ]
-    chosen = sorted(select_for_agents(tasks, source.instructions, left_out), key=lambda task: sha256_text(task.id))
+    chosen = sorted(select_told(tasks, source.instructions, left_out), key=lambda task: sha256_text(task.id))
     ordered = balance(chosen, len(chosen), lambda task: task.language)
     if source.unit == "repositories":
         return [case_of_repository(task) for task in ordered[: source.most]]
     # one place of each change before the second of one
-    return take_turns([cases_of_places(task) for task in ordered], source.places)[: source.most]
+    places = [
+        [case for case in cases_of_places(task) if source.instructions != "told" or says_enough(case.task)]
+        for task in ordered
+    ]
+    return take_turns(places, source.places)[: source.most]
 
 
 def _make_synthetic(

@@ -96,6 +96,21 @@ def select_for_agents(
     return chosen
 
 
+def select_told(
+    tasks: Iterable[InstructedT], instructions: Instructions | Literal["told"], left_out: Counter[str]
+) -> list[InstructedT]:
+    """Return what `select_for_agents` does; with `told` those that nobody tried as well, whose texts are to be looked at."""
+    if instructions != "told":
+        return select_for_agents(tasks, instructions, left_out)
+    chosen = []
+    for task in tasks:
+        if (reason := reason_left_out(task, "answerable")) in ("", UNTRIED):
+            chosen.append(task)
+        else:
+            left_out[_LEFT_OUT + reason] += 1
+    return chosen
+
+
 def describe_left_out(left_out: Mapping[str, int], things: str = "tasks") -> str:
     """Return in words what `select_for_agents`, and whoever looks at terms, counted; empty where that is nothing."""
     parts = [

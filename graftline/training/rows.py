@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from graftline.agent.single_places import (
-    is_told,
     list_places_of_text,
     list_single_places,
-    shares_words,
+    says_enough,
     take_turns,
     task_of_place,
 )
@@ -35,12 +34,10 @@ from graftline.rollouts.fenced_code import fence_code
 from graftline.rollouts.repository_task import RepositoryTask
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import (
-    UNTRIED,
-    InstructedT,
     Task,
     check_trainable,
-    reason_left_out,
     select_for_agents,
+    select_told,
     validate_tasks,
 )
 from graftline.rollouts.task_instructions import ask_for_edit
@@ -168,9 +165,11 @@ def _stored_tasks(material: Material, source: TasksSource, most: int, left_out: 
         for task in material.tasks(language)
         if source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic")
     ]
-    chosen = sorted(_select(tasks, source, left_out), key=lambda task: sha256_text(f"train {task.id}"))
+    chosen = sorted(select_told(tasks, source.instructions, left_out), key=lambda task: sha256_text(f"train {task.id}"))
     places = [
-        [place for place in _pieces_of(task, source) if _can_be_done(place, source)][: max(1, source.places)]
+        [place for place in _pieces_of(task, source) if source.instructions != "told" or says_enough(place)][
+            : max(1, source.places)
+        ]
         for task in chosen
     ]
     # of longer texts, one place of each before the second of one
@@ -186,37 +185,16 @@ def _pieces_of(task: Task, source: TasksSource) -> list[Task]:
     return [place for place in places if len(place.before) <= source.most_characters]
 
 
-def _select(
-    tasks: Iterable[InstructedT], source: TasksSource | ChangesSource, left_out: Counter[str]
-) -> list[InstructedT]:
-    """Return the tasks that are for whoever is told what to do, as far as their instructions alone say."""
-    if source.instructions != "told":
-        return select_for_agents(tasks, source.instructions, left_out)
-    given = list(tasks)
-    untried = [task for task in given if reason_left_out(task, "answerable") == UNTRIED]
-    ids = {id(task) for task in untried}
-    return [*select_for_agents([task for task in given if id(task) not in ids], "answerable", left_out), *untried]
-
-
-def _can_be_done(task: Task, source: TasksSource | ChangesSource) -> bool:
-    """Return whether a task can be done from its instruction, as far as its texts say."""
-    if source.instructions != "told" or task.answerable:
-        return True
-    return shares_words(task.instruction, task.before, task.target) and is_told(
-        task.instruction, task.before, task.target, task.language
-    )
-
-
 def _tasks_of_changes(material: Material, source: ChangesSource, most: int, left_out: Counter[str]) -> list[Task]:
     """Return places of changes, one of each before the second of one."""
     changes = [change for change in material.changes() if change.language in source.languages]
-    chosen = sorted(_select(changes, source, left_out), key=lambda change: sha256_text(change.id))
+    chosen = sorted(select_told(changes, source.instructions, left_out), key=lambda change: sha256_text(change.id))
     places = [
         [
             task
             for place in list_single_places(change.change)
             if len((task := task_of_place(change, place)).before) <= source.most_characters
-            and _can_be_done(task, source)
+            and (source.instructions != "told" or says_enough(task))
         ]
         for change in balance(chosen, len(chosen), lambda change: change.language)
     ]
