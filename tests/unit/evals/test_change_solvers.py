@@ -124,6 +124,20 @@ def test_a_change_that_was_shown_as_a_whole_is_left_out_of_the_recall() -> None:
     assert (metrics.precision, summarize_places({"b": [shown]}).recall) == (0.333, 0.0)
 
 
+def test_of_a_single_place_the_lines_that_a_model_answers_count(model: Callable[..., BlockingChatModel]) -> None:
+    async def answer(request: ChatRequest) -> str:
+        code = request.messages[-1].content.partition("\n")[2]
+        edited = f"```python\n{code.replace('client.fetch', 'client.get')}```"
+        return {"1": "", "2": f"```\n{code}```"}.get(code.rstrip()[-1], edited)
+
+    prompt = load_prompt(CHECKOUT / "configs", "edit")
+    cases = cases_of_places(repository_task(instruction=INSTRUCTION))
+    with BlockingChatModel(MemoryChatModel(answer)) as chat:
+        attempts = attempt_all(cases, {"adapter": ChatSolver(chat, prompt, Sampling(), 4_096)})
+    causes = {attempt.cause: attempt.is_verified for attempt in attempts}
+    assert causes == {"verified": True, "bad_format": False, "no_progress": False}
+
+
 def test_single_places_are_right_or_not(solvers: dict[str, Solver]) -> None:
     cases = cases_of_places(repository_task(instruction=INSTRUCTION))
     assert len(cases) == 3

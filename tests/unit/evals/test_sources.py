@@ -68,6 +68,18 @@ def test_of_changes_of_repositories_languages_take_turns(paths: Paths, unit: str
     assert [mark for _, mark, _ in names] == [suffix] * 2
 
 
+def test_of_places_told_takes_those_whose_words_are_said(paths: Paths) -> None:
+    said = {"told": "Call get in place of fetch.", "vague": "Make it better.", "half": "Do not fetch."}
+    untried = {"answerable": None, "answerable_by": None}
+    changes = [repository_task(id=id, instruction=words, **untried) for id, words in said.items()]
+    write_lines(paths.root / "changes.jsonl", changes)
+    wanted = {"kind": "repositories", "path": "changes.jsonl", "unit": "places", "instructions": "told"}
+    found = ids(paths, SOURCE.validate_python(wanted))
+    assert {name.partition("#")[0] for name in found} == {"told"}
+    with pytest.raises(ValidationError, match="told is of places; say unit: places"):
+        SOURCE.validate_python({**wanted, "unit": "repositories"})
+
+
 def test_where_nothing_fits_it_is_an_error(paths: Paths) -> None:
     # no attempt is stored, so that none is known to be solved by one action
     with pytest.raises(DataError, match="tasks: nothing fits"):

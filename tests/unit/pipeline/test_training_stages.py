@@ -2,14 +2,18 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graftline.astgrep.binding import Language
 from graftline.core.errors import ConfigError, DataError, GraftlineError
+from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
+from graftline.datasets.edit import Edit
 from graftline.pipeline.stages.sft_dataset import lineage_recipes, recipes_of_run, sft_dataset
 from graftline.pipeline.stages.trained_adapter import trained_adapter
 from graftline.pipeline.summary import summarize, tables, verdict
@@ -19,14 +23,14 @@ from graftline.rollouts.reward import RewardWeights
 from graftline.rollouts.task import Task
 from graftline.rollouts.task_selection import balance
 from graftline.rollouts.teachers.prompt import load_prompt, unpack_prompt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.adapter import check_adapter
-from graftline.training.rows import is_sayable, rows_of_tasks
+from graftline.training.rows import Material, is_sayable, rows_of, rows_of_tasks
 from graftline.training.runs import Runs
 from graftline.training.settings import (
     ChangesSource,
     ComposedSource,
-    MixtureSource,
     SyntheticSource,
     TasksSource,
     TrajectorySource,
@@ -35,6 +39,7 @@ from graftline.training.train import MEMORY_OUTPUT
 from tests.lineages import Opened, Run, opened_at
 from tests.pages import codes, keys_of, section, table
 from tests.recipes import SYNTHETIC, TRAJECTORIES, write_recipe
+from tests.tasks import make_task
 
 PORTS = {"sandbox": "memory", "training_client": "memory"}
 
@@ -249,7 +254,7 @@ def test_the_keys_of_data_are_the_documented_ones() -> None:
     sources = {
         "synthetic": keys_of(SyntheticSource), "trajectories": keys_of(TrajectorySource),
         "composed": keys_of(ComposedSource), "tasks": keys_of(TasksSource), "changes": keys_of(ChangesSource),
-        "mixture": dict.fromkeys(MixtureSource.model_fields, "needed"),
+        "mixture": {"kind": "needed", "parts": "needed", "without": "`[]`"},
     }  # fmt: skip
     rows = table(section("docs/training.md", "## In the lineage"))
     for kind, keys in sources.items():
@@ -298,6 +303,64 @@ def test_code_is_learned_from_tasks_and_edits_that_can_be_done_from_their_words(
     for task in [Task.model_validate(row) for row in tasks]:
         graded = grade_answer(task, fence_code(task.target, task.language), edit, sandbox, RewardWeights())
         assert (graded.is_read, graded.is_verified) == (True, True)
+
+
+def test_nothing_is_trained_on_of_repositories_that_something_is_judged_by(adapted: Paths, stages: Opened) -> None:
+    stored = {"kind": "tasks", "of": "all", "examples": 50, "held_out": 0, "prompt": "edit"}
+    tasks = read_lines(adapted.partition("tasks", "python", "train") / "tasks.jsonl", Task)
+    groups = {task.group for task in tasks}
+    write_recipe(adapted.root, "some", {**stored, "without": ["of/another"]})
+    write_recipe(adapted.root, "none", {**stored, "without": [group.upper() for group in groups]})
+    with stages() as lineage:
+        assert sft_dataset(lineage, "some").record.counts["rows"] > 0
+        with pytest.raises(DataError, match="nothing fits what `data` asks for, so there is nothing to train on"):
+            sft_dataset(lineage, "none")
+
+
+LONG = (
+    "def first(client):\n    client.fetch(1)\n\n\n"
+    + "value = 1\n" * 80
+    + "\n\ndef second(client):\n    client.fetch(2)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "answerable", "told"),
+    [
+        ("Call get in place of fetch", None, True),
+        ("Call get in place of fetch", False, False),
+        # nobody can know what it becomes, or what is meant
+        ("Do not fetch", None, False),
+        ("Make it faster", None, False),
+        ("Make it faster", True, True),
+    ],
+)
+def test_places_of_a_long_text_are_rows_where_its_instruction_says_enough(
+    adapted: Paths, instruction: str, answerable: bool | None, told: bool
+) -> None:
+    task = make_task(LONG, LONG.replace("fetch", "get"), instruction=instruction).model_copy(
+        update={"instruction_source": "commit", "answerable": answerable, "answerable_by": None}
+    )
+    material = Material("train", no_edits, no_attempts, lambda language: [task], list, MemorySandbox())
+    source = TasksSource(prompt="edit", instructions="told", most_characters=200, places=4)
+    prompt, left_out = load_prompt(adapted.configs, "edit"), Counter[str]()
+    made = rows_of(material, "sl_basic", source, prompt, 10, left_out)[0]
+    answers = [row["messages"][-1]["content"] for row in made]
+    expected = [
+        f"```python\ndef {name}(client):\n    client.get({number})\n```"
+        for name, number in (("first", 1), ("second", 2))
+    ]
+    assert answers == (expected if told else [])
+    assert left_out["not_kept.unanswerable"] == (answerable is False)
+    assert rows_of(material, "sl_basic", source.model_copy(update={"places": 0}), prompt, 10, Counter())[0] == []
+
+
+def no_edits(language: Language) -> list[Edit]:
+    return []
+
+
+def no_attempts(language: Language) -> tuple[dict[str, Task], list[Trajectory]]:
+    return {}, []
 
 
 @pytest.mark.parametrize(
