@@ -139,7 +139,8 @@ class RepositoriesSource(Config):
     split: Split = "test"
     """Of `data/repository_changes`."""
     path: str = ""
-    """A file of changes, from the root, in place of the split; with tests, where it has some."""
+    """A file of changes, from the root, in place of the split: tasks, with tests where they have some, or, compressed, commits with
+    both sides of their files (`.jsonl.gz`, `.jsonl.xz`)."""
     unit: Literal["repositories", "places"] = "repositories"
     """What is attempted: all places of a change, or one place after the other, whose lines are shown."""
     places: int = Field(default=2, ge=1, le=6)

@@ -23,6 +23,7 @@ from graftline.core.hashing import digest
 from graftline.core.jsonl import read_lines
 from graftline.datasets.language import language_of_path
 from graftline.datasets.repository_changes.change import ChangedFile, RepositoryChange
+from graftline.datasets.repository_changes.records import COMPRESSED, read_changes
 from graftline.rollouts.answer_grading import read_actions
 from graftline.rollouts.reward import BAD_FORMAT, Reward
 from graftline.rollouts.task import Task
@@ -117,10 +118,15 @@ class RepositoryGrade:
 
 
 def load_repository_tasks(path: Path) -> list[RepositoryTask]:
-    """Return the tasks in a file of JSON lines; DataError if there is none, it is too large, or a line is no task."""
+    """Return the tasks in a file of JSON lines; DataError if there is none, it is too large, or a line is no task.
+
+    A compressed one has commits, as `datasets.repository_changes.records` reads them.
+    """
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: has more than {MAX_BYTES} bytes; split it")
+        if path.name.endswith(COMPRESSED):
+            return [RepositoryTask.model_validate(change.model_dump(mode="json")) for change in read_changes(path)]
         return list(read_lines(path, RepositoryTask))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); expected changes, one line of JSON each") from None

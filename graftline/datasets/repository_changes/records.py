@@ -5,27 +5,36 @@ Lines of our own records are read, and such as hold a commit: `repo`, `parent`, 
 """
 
 import lzma
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from graftline.codemod.token_changes import measure_mechanics
 from graftline.core.errors import DataError
 from graftline.datasets.catalog import NO_LICENSE, license_by_pattern
 from graftline.datasets.edit import Rejection
 from graftline.datasets.formats import lines_of
 from graftline.datasets.ingest import parse_row
 from graftline.datasets.instruction_source import AnswerableBy, InstructionSource
+from graftline.datasets.language import language_of_path
 from graftline.datasets.licenses import spdx
 from graftline.datasets.readers.base import bad_field, row_id
-from graftline.datasets.repository_changes.candidate import Candidate, ChangeRejection, Untouched
-from graftline.datasets.repository_changes.change import ChangedFile, ChangeRejectReason, UntouchedFile
+from graftline.datasets.repository_changes.candidate import Candidate, ChangeRejection, Untouched, make_change
+from graftline.datasets.repository_changes.change import (
+    ChangedFile,
+    ChangeRejectReason,
+    RepositoryChange,
+    UntouchedFile,
+)
 from graftline.datasets.repository_changes.histories import is_foreign, make_instruction
 from graftline.datasets.repository_changes.settings import RepositoryChangesConfig
 
 MAX_LINE_BYTES = 64 << 20
-ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.xz")
+COMPRESSED = (".jsonl.gz", ".jsonl.xz")
+ENDINGS = (".jsonl", *COMPRESSED)
 
 
 class StoredChange(BaseModel):
@@ -73,6 +82,26 @@ def read_records(path: Path, config: RepositoryChangesConfig) -> Iterator[Candid
             except ValidationError as error:
                 repo, detail = str(content.get("repo", ""))[:200], bad_field(error).detail
                 yield ChangeRejection(repo, place, ChangeRejectReason.BAD_RECORD, detail)
+
+
+def read_changes(path: Path) -> Iterator[RepositoryChange]:
+    """Yield the changes that the lines of one file hold, as they are: nobody judges whether they are mechanical, or near to others.
+
+    DataError for a line that is no change.
+    """
+    for candidate in read_records(path, RepositoryChangesConfig()):
+        if isinstance(candidate, ChangeRejection):
+            raise DataError(f"{path}: {candidate.commit}: is no change ({candidate.detail}); take the line out")
+        languages = [(file, language_of_path(file.path)) for file in candidate.files]
+        files = [file for file, language in languages if language is not None]
+        if not files:
+            raise DataError(
+                f"{path}: {candidate.origin}: changes no file of a language that is known; take the line out"
+            )
+        [(language, _)] = Counter(language for _, language in languages if language is not None).most_common(1)
+        yield make_change(
+            candidate, files, language, measure_mechanics(((file.before, file.after) for file in files), 1)
+        )
 
 
 def _candidate(row: Mapping[str, Any], place: str, config: RepositoryChangesConfig) -> Candidate:

@@ -1,5 +1,6 @@
 """Changes that span a repository: what is one, what is none and why, and in which split it is."""
 
+import gzip
 import json
 import logging
 import lzma
@@ -30,6 +31,7 @@ from graftline.datasets.repository_changes.releases import release_candidates
 from graftline.datasets.repository_changes.settings import GitRepository, RepositoryChangesConfig
 from graftline.datasets.repository_changes.write import write_changes
 from graftline.datasets.splits import NOTHING_ASSIGNED, Assigned
+from graftline.rollouts.repository_task import load_repository_tasks
 from tests.git_repositories import commit, git, init
 from tests.small_mirror import shared_data
 
@@ -340,6 +342,20 @@ def test_records_are_read_and_what_is_none_is_refused(tmp_path: Path) -> None:
     # what was written is read again, as it is
     (tmp_path / "own.jsonl").write_text(change.model_dump_json() + "\n", "utf-8")
     assert read_changes(tmp_path / "own.jsonl") == [change.model_copy(update={"origin": "own.jsonl:1"})]
+
+
+def test_a_file_of_commits_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "changes.jsonl.gz"
+    # of a license that no dataset may have, with one file alone, and what nobody would call mechanical
+    path.write_bytes(gzip.compress(json.dumps(row(licence="GPL-3.0-only", files=row()["files"][:1])).encode()))
+    [task] = load_repository_tasks(path)
+    assert (task.id, task.language, task.instruction, task.places) == ("acme__shop-1", "python", "Use get for fetch", 1)
+    path.write_bytes(gzip.compress(json.dumps(row(files=[{"path": "a.txt", "before": "a", "after": "b"}])).encode()))
+    with pytest.raises(DataError, match="changes no file of a language that is known; take the line out"):
+        load_repository_tasks(path)
+    path.write_bytes(gzip.compress(b"{"))
+    with pytest.raises(DataError, match=r"changes\.jsonl\.gz:1: is no change"):
+        load_repository_tasks(path)
 
 
 # of all, what takes a processor twenty seconds
