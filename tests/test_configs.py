@@ -29,7 +29,7 @@ from graftline.training.recipes.distill import DistillConfig
 from graftline.training.recipes.dpo import DpoConfig
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.recipes.srl import SrlConfig
-from graftline.training.recipes.tasks import RlGrpoConfig
+from graftline.training.recipes.tasks import ExpertIterationConfig, RlGrpoConfig
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -38,31 +38,28 @@ MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalog,
     "closed_loop.yaml": ClosedLoopFile,
     "evaluations/canitedit.yaml": EvaluationFile,
-    "evaluations/closed_loop_larger_real_edits.yaml": EvaluationFile,
-    "evaluations/closed_loop_larger_trained_families.yaml": EvaluationFile,
-    "evaluations/closed_loop_larger_twenty_tasks.yaml": EvaluationFile,
-    "evaluations/closed_loop_larger_unseen_families.yaml": EvaluationFile,
-    "evaluations/closed_loop_learning_curve.yaml": EvaluationFile,
-    "evaluations/closed_loop_real_edits.yaml": EvaluationFile,
-    "evaluations/closed_loop_trained_families.yaml": EvaluationFile,
-    "evaluations/closed_loop_twenty_tasks.yaml": EvaluationFile,
-    "evaluations/closed_loop_unseen_families.yaml": EvaluationFile,
+    "evaluations/edits_commits.yaml": EvaluationFile,
+    "evaluations/edits_real.yaml": EvaluationFile,
+    "evaluations/edits_unseen_families.yaml": EvaluationFile,
     "evaluations/first_adapter.yaml": EvaluationFile,
     "evaluations/induction_on_test.yaml": EvaluationFile,
+    "evaluations/rules_real_edits.yaml": EvaluationFile,
+    "evaluations/rules_trained_families.yaml": EvaluationFile,
+    "evaluations/rules_twenty_tasks.yaml": EvaluationFile,
+    "evaluations/rules_unseen_families.yaml": EvaluationFile,
     "governance.yaml": Governance,
     "harbor/engine_bench.yaml": DeploymentFile,
     "harbor/refactoring.yaml": DeploymentFile,
     "models.yaml": ModelCatalog,
     "prompts/small_python.yaml": PromptFile,
-    "recipes/closed_loop.yaml": SlBasicConfig,
-    "recipes/closed_loop_1000.yaml": SlBasicConfig,
-    "recipes/closed_loop_3000.yaml": SlBasicConfig,
-    "recipes/closed_loop_larger.yaml": SlBasicConfig,
-    "recipes/closed_loop_reinforced.yaml": RlGrpoConfig,
     "recipes/distill.yaml": DistillConfig,
     "recipes/dpo.yaml": DpoConfig,
+    "recipes/edits.yaml": SlBasicConfig,
+    "recipes/edits_improved.yaml": ExpertIterationConfig,
     "recipes/first_adapter.yaml": SlBasicConfig,
     "recipes/rl_grpo.yaml": RlGrpoConfig,
+    "recipes/rules.yaml": SlBasicConfig,
+    "recipes/rules_reinforced.yaml": RlGrpoConfig,
     "recipes/sl_basic.yaml": SlBasicConfig,
     "recipes/srl.yaml": SrlConfig,
     "sandbox.yaml": SandboxSettings,

@@ -68,6 +68,7 @@ class TasksSource(_Source):
     """Tasks as they are stored, whoever attempted them, with the text after as the answer: for prompts that ask for code."""
 
     kind: Literal["tasks"] = "tasks"
+    prompt: str = "edit"
     of: Literal["all", "real", "synthetic"] = "real"
     """Kind of the edits."""
     instructions: Instructions | Literal["told"] = "answerable"
@@ -83,6 +84,7 @@ class ChangesSource(_Source):
     """Single places of changes that span a repository, by what their authors say of them: for prompts that ask for code."""
 
     kind: Literal["changes"] = "changes"
+    prompt: str = "edit"
     places: int = Field(default=4, ge=1, le=6)
     """Of a change, at most."""
     instructions: Instructions | Literal["told"] = "answerable"

@@ -89,7 +89,7 @@ def root(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory
     rows = [{"language": "python", "pre": f"x = old({n})\n", "post": f"x = new({n})\n"} for n in range(2)]
     (root / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     (root / "tasks.jsonl").write_text("".join(f"{prompt_task(n).model_dump_json()}\n" for n in range(24)), "utf-8")
-    solvers = {name: {"kind": "teacher"} for name in ("base", "candidate", "reinforced", "rival")}
+    solvers = {name: {"kind": "teacher"} for name in ("base", "candidate", "improved", "rival")}
     contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "solvers": solvers}
     loop = {"recipes": ["tiny"], "evaluations": {"teachers": "pairs"}, **{name: name for name in solvers}}
     for name, content in {"evaluations/teachers": contest, "prompts/tiny": PROMPT, "closed_loop": loop}.items():

@@ -46,8 +46,8 @@ class ClosedLoopFile(Config):
     """The solver that is the model without an adapter."""
     candidate: str
     """The one with it."""
-    reinforced: str
-    """The one after the round of reinforcement."""
+    improved: str
+    """The one after the round of improvement."""
     rival: str
     """The larger model."""
 
@@ -105,7 +105,7 @@ def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[di
     attempts = read_attempts(paths.evaluation(name))
     pairs = (
         (file.candidate, file.base), (file.candidate, file.rival),
-        (file.reinforced, file.candidate), (file.reinforced, file.rival),
+        (file.improved, file.candidate), (file.improved, file.rival),
     )  # fmt: skip
     entered = {attempt.solver for attempt in attempts}
     comparisons = [
@@ -140,7 +140,7 @@ def _interval(bounds: tuple[float, float] | None) -> str:
     return "not known" if bounds is None else f"{100 * bounds[0]:+.0f} to {100 * bounds[1]:+.0f}"
 
 
-_ROLES = ("base", "candidate", "reinforced", "rival")
+_ROLES = ("base", "candidate", "improved", "rival")
 
 
 def load_closed_loop(paths: Paths) -> ClosedLoopFile | None:

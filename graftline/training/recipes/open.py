@@ -7,6 +7,7 @@ from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import load_models
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.actions import WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox
 from graftline.training.memory import MODEL as MEMORY_MODEL
@@ -73,7 +74,9 @@ def recipes_named(config: TinkerTrainingConfig) -> dict[str, str]:
 
 
 def check_recipe(paths: Paths, name: str) -> None:
-    """Raise ConfigError where a recipe cannot be loaded, or names a model or another recipe that there is not."""
+    """Raise ConfigError where a recipe cannot be loaded, names a model, a prompt or another recipe that there is not, or has data
+    that its prompt cannot be asked about.
+    """
     names = recipe_names(paths)
     config = load_recipe(paths, name)
     check_models(config, paths, str(paths.configs / "recipes" / f"{name}.yaml"))
@@ -81,6 +84,11 @@ def check_recipe(paths: Paths, name: str) -> None:
         if recipe not in names:
             folder = paths.configs / "recipes"
             raise ConfigError(f"{folder / f'{name}.yaml'}: {key} is {recipe!r}, but {folder} has {', '.join(names)}")
+    if config.data is not None:
+        # loads what makes rows, which nobody needs who only reads a recipe
+        from graftline.training.rows import check_fits
+
+        check_fits(config.recipe, config.data, load_prompt(paths.configs, config.data.prompt))
 
 
 def restore_config(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:

@@ -32,7 +32,7 @@ TINY = {"model": "tiny-qwen3", "epochs": 1, "max_steps": 2, "renderer": "role_co
 CONTESTANTS = {
     "base": {"kind": "trained", "recipe": "first", "is_bare": True},
     "adapter": {"kind": "trained", "recipe": "first"},
-    "reinforced": {"kind": "trained", "recipe": "second"},
+    "improved": {"kind": "trained", "recipe": "second"},
     "rival": {"kind": "teacher"},
 }
 FILE = {
@@ -40,7 +40,7 @@ FILE = {
     "evaluations": {"pairs": "a pair"},
     "base": "base",
     "candidate": "adapter",
-    "reinforced": "reinforced",
+    "improved": "improved",
     "rival": "rival",
 }
 
@@ -130,7 +130,7 @@ def test_a_root_without_the_file_has_no_closed_loop(made: Path) -> None:
             {"evaluations": {"pairs": "x", "shop": "y"}},
             "evaluations: 'shop' is none of configs/evaluations; known: pairs",
         ),
-        ({"rival": "rivals"}, "rival: 'rivals' is a solver of none of the evaluations; known: base, adapter, rein"),
+        ({"rival": "rivals"}, "rival: 'rivals' is a solver of none of the evaluations; known: base, adapter, impr"),
     ],
 )
 def test_a_name_that_means_nothing_is_said_before_anything_is_trained(

@@ -1,5 +1,6 @@
 """The recipes of `configs/recipes/`: what they name is there, what is exported for them fits, and each says what it is."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ RECIPES = {name: load_recipe(PATHS, name) for name in recipe_names(PATHS)}
 
 def test_every_recipe_says_what_tells_it_from_the_others() -> None:
     descriptions = [description_of(config) for config in RECIPES.values()]
-    assert len({*descriptions}) == len(RECIPES) > 10
+    assert len({*descriptions}) == len(RECIPES) >= 10
     assert all(config.description and len(config.description) <= 100 for config in RECIPES.values())
 
 
@@ -62,6 +63,16 @@ def test_a_recipe_that_names_what_there_is_not_is_refused(
         check_recipe(Paths(tmp_path), "wrong")
     faults = audit(Paths(tmp_path), inputs_only=True).faults
     assert [fault for fault in faults if "wrong.yaml: " in fault] != []
+
+
+def test_data_that_the_prompt_cannot_be_asked_about_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    shutil.copy(PATHS.configs / "teacher_prompts.yaml", tmp_path / "configs")
+    write_recipe(tmp_path, "right", {"kind": "changes"})
+    write_recipe(tmp_path, "wrong", {"kind": "changes", "prompt": "brief"})
+    check_recipe(Paths(tmp_path), "right")
+    with pytest.raises(ConfigError, match=r"data\.kind: changes has no known actions, which prompt 'brief' is answered"):
+        check_recipe(Paths(tmp_path), "wrong")
 
 
 @pytest.mark.parametrize(
