@@ -30,11 +30,11 @@ data: install ## Bring the lineage up to date as far as trajectories: what adapt
 	@$(BIN)/graftline check --inputs
 	@$(BIN)/python -m orchestration.run_jobs lineage
 
-closed-loop: data ## Train a small model and judge it beside one eleven times its size
+closed-loop: data ## Train a small model to edit code as it is told, and judge it beside one three times its size
 	@# training is a tenth faster with it, and works without
 	-@ldconfig -p | grep -q tcmalloc_minimal || apt-get install --yes --no-install-recommends libtcmalloc-minimal4
-	@# where only packages of strangers have the larger one, this says which variable allows them, and what the risk is
-	$(BIN)/graftline model fetch smollm2-135m qwen2.5-coder-1.5b
+	@# where only packages of strangers have them, this says which variable allows them, and what the risk is
+	$(BIN)/graftline model fetch qwen2.5-coder-0.5b qwen2.5-coder-1.5b
 	@$(BIN)/python -m orchestration.run_jobs closed_loop
 	@cat data/closed_loop/report.md
 
