@@ -89,6 +89,8 @@ def list_single_places(change: MultiFileChange) -> list[SinglePlace]:
         before, language = change.by_path[place.path].before, change.by_path[place.path].language
         if place.end - place.start > MAX_BLOCK_LINES or language is None:
             continue
+        if normalize_whitespace(place.text) == normalize_whitespace(before):
+            continue
         hunk = next((other.hunk for other in places if other is not place), None)
         example = summarize_change(hunk.before, hunk.after)[:_MAX_EXAMPLE] if hunk else ""
         text = "\n".join(before.split("\n")[place.start : place.end]) + "\n"
