@@ -29,7 +29,7 @@ from graftline.training.recipes.distill import DistillConfig
 from graftline.training.recipes.dpo import DpoConfig
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.recipes.srl import SrlConfig
-from graftline.training.recipes.tasks import ExpertIterationConfig, RlGrpoConfig
+from graftline.training.recipes.tasks import RlGrpoConfig
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -55,7 +55,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "recipes/distill.yaml": DistillConfig,
     "recipes/dpo.yaml": DpoConfig,
     "recipes/edits.yaml": SlBasicConfig,
-    "recipes/edits_improved.yaml": ExpertIterationConfig,
+    "recipes/edits_improved.yaml": RlGrpoConfig,
     "recipes/first_adapter.yaml": SlBasicConfig,
     "recipes/rl_grpo.yaml": RlGrpoConfig,
     "recipes/rules.yaml": SlBasicConfig,

@@ -71,7 +71,9 @@ def test_data_that_the_prompt_cannot_be_asked_about_is_told_before_anything_is_m
     write_recipe(tmp_path, "right", {"kind": "changes"})
     write_recipe(tmp_path, "wrong", {"kind": "changes", "prompt": "brief"})
     check_recipe(Paths(tmp_path), "right")
-    with pytest.raises(ConfigError, match=r"data\.kind: changes has no known actions, which prompt 'brief' is answered"):
+    with pytest.raises(
+        ConfigError, match=r"data\.kind: changes has no known actions, which prompt 'brief' is answered"
+    ):
         check_recipe(Paths(tmp_path), "wrong")
 
 
