@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.inside.container_server import KEPT_BYTES
 from graftline.sandbox.jail.cgroups import ControlGroup
+from graftline.sandbox.jail.served import CaseFolder
 from graftline.sandbox.jail.visible import interpreter
 
 Network = Literal["none", "host"]
@@ -80,7 +80,8 @@ class LinuxContainer:
             raise SandboxError("a container of an image: only root can make one here; or take the executor docker")
         self._server: InnerProcess | None = None
         self._group: ControlGroup | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="graftline-container-"))
+        self._case_folder = CaseFolder(None)
+        self._folder = Path(self._case_folder.path)
         self._folder.chmod(0o755)
         try:
             self._start(layers_folder, layers, upper, archive, memory_mb, disk_mb, cores)
@@ -172,7 +173,7 @@ class LinuxContainer:
         if self._group is not None:
             self._group.remove()
             self._group = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._case_folder.remove()
 
     def _ask(
         self,

@@ -24,6 +24,8 @@ _FLAGS = {
     "COPY": {"from", "chown", "chmod"},
     "ADD": {"chown", "chmod"},
 }
+_MOST_CHARACTERS = 1 << 17
+"""Of one text, after its variables are put in: the kernel takes no longer ones either."""
 _PLATFORMS = ("linux/amd64", "$BUILDPLATFORM", "$TARGETPLATFORM")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 
@@ -44,14 +46,11 @@ class Instruction:
         if self.text.startswith("["):
             try:
                 words = json.loads(self.text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 words = None
-            if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
                 return words
-        try:
-            return shlex.split(self.text)
-        except ValueError as error:
-            raise DataError(f"Dockerfile: {self.name} {self.text[:80]}: {error}") from None
+        return split_words(self, self.text)
 
     @property
     def is_exec_form(self) -> bool:
@@ -125,10 +124,31 @@ def _split(text: str) -> Iterator[Instruction]:
         yield Instruction(name.upper(), text_after.strip(), flags, tuple(heredocs))
 
 
+def split_words(instruction: Instruction, text: str) -> list[str]:
+    """Return the words of `text`, a part of an instruction, as a shell reads them. DataError where it reads none."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise DataError(f"Dockerfile: {instruction.name} {text[:80]}: {error}") from None
+
+
 def put_in(text: str, variables: Mapping[str, str]) -> str:
-    """Return `text` with its variables put in, as instructions other than RUN have them."""
+    """Return `text` with its variables put in, as instructions other than RUN have them.
+
+    Raises:
+        DataError: it comes to more than an environment can hold, as of variables that double one another.
+    """
+    size = 0
 
     def value(match: re.Match[str]) -> str:
+        nonlocal size
+        word = value_of(match)
+        size += len(word)
+        if size > _MOST_CHARACTERS:
+            raise DataError(f"Dockerfile: {text[:80]}: its variables come to more than {_MOST_CHARACTERS} characters")
+        return word
+
+    def value_of(match: re.Match[str]) -> str:
         if match[1]:
             return "$"
         name, operator, word = match[2] or match[5], match[3], match[4]
@@ -146,4 +166,7 @@ def assignments(instruction: Instruction, variables: Mapping[str, str]) -> dict[
     if "=" not in first:
         return {first: put_in(text_after.strip(), variables)}
     text = instruction.text.replace("\\\n", " ").replace("\n", " ")
-    return {name: put_in(value, variables) for name, _, value in (word.partition("=") for word in shlex.split(text))}
+    return {
+        name: put_in(value, variables)
+        for name, _, value in (word.partition("=") for word in split_words(instruction, text))
+    }

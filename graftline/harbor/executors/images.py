@@ -8,7 +8,7 @@ every result. A layer is found again by all that it was made of: equal beginning
 import fnmatch
 import io
 import json
-import shutil
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,11 +23,12 @@ from graftline.core.errors import DataError, HarborError, SandboxError
 from graftline.core.hashing import digest
 from graftline.harbor.executors.dockerfile import Instruction, assignments, put_in, read_instructions
 from graftline.sandbox.containers import LinuxContainer, Network
+from graftline.sandbox.inside.files import remove_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_INDEX, _MANIFEST = "index.json", "manifests"
+_INDEX, _MANIFEST, _PARTIAL = "index.json", "manifests", ".partial-"
 _SHOWN_LOG = 3000
-_MOST_IMAGE_JSON = 4 << 20
+_MOST_IMAGE_JSON, _MOST_OF_A_PATH = 4 << 20, 4096
 ContextFiles = Mapping[str, tuple[bytes, int]]
 """Content and mode of the files of a build context, by their path."""
 
@@ -80,7 +81,7 @@ class ImageStore:
         try:
             for instruction in instructions:
                 if instruction.name == "FROM":
-                    name, *more = put_in(instruction.text, arguments).split()
+                    name, *more = put_in(instruction.text, arguments).split() or [""]
                     image = stages.get(name) or self.root_of(name, log)
                     names = (str(sum(stage.isdigit() for stage in stages)), *more[1:2])
                 elif instruction.name == "ARG" and image is None:
@@ -210,13 +211,18 @@ class ImageStore:
         with lock_folder(self.layers_folder):
             if (self.layers_folder / name).is_dir():
                 return
-            place = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.layers_folder))
+            for leftover in self.layers_folder.glob(f"{_PARTIAL}*"):
+                # of a process that was killed: nobody else builds while this folder is locked
+                with suppress(OSError):
+                    remove_path(str(leftover))
+            place = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.layers_folder))
             place.chmod(0o755)
             try:
                 fill(place / "upper")
                 (place / "upper").rename(self.layers_folder / name)
             finally:
-                shutil.rmtree(place, ignore_errors=True)
+                with suppress(OSError):
+                    remove_path(str(place))
 
     @contextmanager
     def _container(self, layers: tuple[str, ...], upper: Path, archive: Path | None = None) -> Iterator[LinuxContainer]:
@@ -232,7 +238,9 @@ class ImageStore:
         self, image: Image, instruction: Instruction, text: str, files: ContextFiles, stages: Mapping[str, Image]
     ) -> bytes:
         """Return a tar, to be unpacked at /, of what COPY copies."""
-        *sources, target = replace(instruction, text=text).words
+        *sources, target = replace(instruction, text=text).words or [""]
+        if not sources:
+            raise DataError(f"{instruction.name} {text[:80]}: names no source and target; write COPY SOURCE TARGET")
         goes_into_folder = target.endswith("/") or len(sources) > 1 or target in (".", "..")
         place = str(PurePosixPath(image.workdir) / target)
         if stage := instruction.flags.get("from"):
@@ -244,6 +252,8 @@ class ImageStore:
                 name = source.lstrip("<-").strip("\"'")
                 copied[f"{place}/{name}" if goes_into_folder else place] = (heredocs.pop(0).encode(), 0o644)
                 continue
+            if len(source) > _MOST_OF_A_PATH:
+                raise DataError(f"{instruction.name} {source[:80]}: is longer than any path, {_MOST_OF_A_PATH} bytes")
             pattern = str(PurePosixPath("/") / source).lstrip("/")
             matches = _matches(files, pattern)
             if not matches:
@@ -252,10 +262,10 @@ class ImageStore:
                 is_file = relative == ""
                 name = PurePosixPath(path).name if is_file else relative
                 copied[f"{place}/{name}" if goes_into_folder or not is_file else place] = files[path]
-        mode = instruction.flags.get("chmod")
+        mode = _mode(instruction.flags.get("chmod", ""))
         owner = _owner(instruction.flags.get("chown", ""))
         return _tar(
-            {path: (content, int(mode, 8) if mode else bits) for path, (content, bits) in copied.items()}, owner
+            {path: (content, bits if mode is None else mode) for path, (content, bits) in copied.items()}, owner
         )
 
     def _files_of(self, image: Image, paths: list[str]) -> ContextFiles:
@@ -320,6 +330,12 @@ def _owner(text: str) -> tuple[int, int]:
     if not (user.isdigit() and (group or "0").isdigit()):
         raise DataError(f"COPY --chown={text}: executor 'local' takes numbers alone")
     return int(user), int(group or user)
+
+
+def _mode(text: str) -> int | None:
+    if text and not re.fullmatch("[0-7]{1,4}", text):
+        raise DataError(f"COPY --chmod={text[:80]}: executor 'local' takes modes such as 755 alone")
+    return int(text, 8) if text else None
 
 
 def _tar(files: Mapping[str, tuple[bytes, int]], owner: tuple[int, int]) -> bytes:

@@ -30,6 +30,7 @@ from graftline.harbor.in_box.agents import AGENTS, API_KEYS, BUDGET_EXHAUSTED, I
 from graftline.harbor.in_box.needs import find_missing
 from graftline.harbor.in_box.run_rollout import Request, read_request
 from graftline.harbor.results import MAX_REWARD_BYTES, failure, read_reward
+from graftline.harbor.task_format.importing import limits_of
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, scripts_of
 from graftline.harbor.task_format.task_toml import Healthcheck
 
@@ -171,7 +172,14 @@ def limits_of_box(task: HarborTask, limits: HarborLimits) -> HarborLimits:
 def run_trial(
     rollout: RolloutSpec, task: HarborTask, abilities: Abilities, open_box: OpenBox, reward_key: str = "reward"
 ) -> Execution:
-    """Run one rollout of a task to its end. Raises HarborError where its first box could not be made; nothing was run."""
+    """Run one rollout of a task to its end.
+
+    Raises:
+        HarborError: its first box could not be made; nothing was run.
+        DataError: its image cannot be made, or it asks for more than a box may have.
+    """
+    # whoever has written the context may have imported nothing
+    limits_of(task)
     secrets = Secrets([], rollout.secrets.values())
     try:
         request = _read(rollout)
@@ -308,7 +316,7 @@ class _Trial:
     def _end_of_agent(self, end: BoxEnd, limit_s: float, refusal: str, details: dict[str, Any]) -> Execution:
         agent = self.request.agent
         if end.is_out_of_memory:
-            outcome = failure(FailureCause.SANDBOX_FAILED, _out_of_memory(self.rollout))
+            outcome = failure(FailureCause.SANDBOX_FAILED, self._out_of_memory())
         elif end.status is None:
             error = f"the agent was ended after {limit_s:g} s"
             outcome = Execution(SuccessStatus.TIMEOUT, None, FailureCause.AGENT_EXHAUSTED_BUDGET, error)
@@ -344,7 +352,7 @@ class _Trial:
         end = box.run(["sh", "-c", "/tests/test.sh"], env, self._folder(box), toml.verifier.user, limit_s, log)
         self._log("tests/test.sh", end)
         if end.is_out_of_memory:
-            outcome = failure(FailureCause.SANDBOX_FAILED, _out_of_memory(self.rollout))
+            outcome = failure(FailureCause.SANDBOX_FAILED, self._out_of_memory())
         elif end.status is None:
             outcome = failure(FailureCause.VERIFIER_FAILED, f"tests/test.sh was ended after {limit_s:g} s")
         elif lack := self._lack(box, end, "tests"):
@@ -410,6 +418,10 @@ class _Trial:
             for name, value in variables.items()
         }
 
+    def _out_of_memory(self) -> str:
+        memory_mb = limits_of_box(self.task, self.rollout.limits).memory_mb
+        return f"the box ran out of memory; raise memory_mb, which is {memory_mb}"
+
     def _log(self, name: str, end: BoxEnd) -> None:
         self.logs.append(
             f"--- {name} ({end.seconds:.1f} s, {'no end' if end.status is None else end.status}) ---\n{_words(end)}"
@@ -427,10 +439,6 @@ def _join(acted: Execution, verdict: Execution) -> Execution:
         verdict = replace(verdict, success_status=acted.success_status, failure_cause=acted.failure_cause)
     error = "; ".join(filter(None, (acted.error, verdict.error)))
     return replace(verdict, error=error, details={**acted.details, **verdict.details}, agent_s=acted.agent_s)
-
-
-def _out_of_memory(rollout: RolloutSpec) -> str:
-    return f"the box ran out of memory; raise memory_mb, which is {rollout.limits.memory_mb}"
 
 
 def _words(end: BoxEnd) -> str:

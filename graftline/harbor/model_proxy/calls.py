@@ -4,6 +4,7 @@ An agent sends its whole conversation with every call. So a line holds what is n
 says how much of that one it begins with; `read_calls` returns calls whole.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -94,7 +95,11 @@ class CallFile:
         if self._descriptor is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.write(self._descriptor, orjson.dumps(row) + b"\n")
+        line, size = orjson.dumps(row) + b"\n", os.fstat(self._descriptor).st_size
+        if os.write(self._descriptor, line) < len(line):
+            # a part of a line would be taken for the beginning of the next one
+            os.ftruncate(self._descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written = _Written(call.number, call.parameters, messages, call.prompt_token_ids)
         self._written = [*self._written[1 - _COMPARED :], written]
 

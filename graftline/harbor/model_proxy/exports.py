@@ -37,9 +37,11 @@ def export_rollouts(client: HarborClient, source: str, folder: Path) -> list[Pat
 def _export_rollout(client: HarborClient, rollout_id: str, folder: Path) -> Path:
     path = f"{ROLLOUTS}/{quote(rollout_id, safe='')}"
     view: Mapping[str, Any] = client.request("GET", path)
-    place = write_trial(view, folder)
     calls = read_calls(client.request("GET", f"{path}/calls")["calls"], rollout_id)
-    if rows := [*training_rows(calls, view)]:
+    # before anything is written: a trial that is there is not asked for again
+    rows = [*training_rows(calls, view)]
+    place = write_trial(view, folder)
+    if rows:
         with (folder / ROWS).open("ab") as stream:
             stream.writelines(orjson.dumps(row) + b"\n" for row in rows)
     return place

@@ -365,7 +365,8 @@ def _pack(path: str, limit: int) -> bytes:
     top = Path(path)
     if not top.exists() or top.is_symlink():
         return b""
-    with tarfile.open(fileobj=archive, mode="w") as tar:
+    # a file of several names is one under each of them
+    with tarfile.open(fileobj=archive, mode="w", dereference=True) as tar:
         paths = [top] if top.is_file() else sorted(top.rglob("*"))
         for file in paths:
             if file.is_symlink() or not (file.is_file() or file.is_dir()):

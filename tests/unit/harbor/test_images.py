@@ -4,7 +4,11 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -122,6 +126,37 @@ def test_what_is_no_image_says_so(tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(HarborError, match=r"blob '[0-9a-f]{20}' is not there; copy the image again"):
         a_store(tmp_path, no=broken).build("FROM no:1\n", {})
+
+
+def test_a_file_of_two_names_travels_under_both(tmp_path: Path) -> None:
+    linked = a_tar({"data/a": "1", "data/b": a_member(tarfile.LNKTYPE, "data/a")})
+    layers = [small_root(tmp_path / "tiny.tar").read_bytes(), linked]
+    store = a_store(tmp_path, oci=a_layout(tmp_path / "oci", layers, {}))
+    image = store.build("FROM oci:1 AS made\nFROM oci:1\nCOPY --from=made /data /got/\n", {})
+    assert printed_in(store, image, "cat /got/a /got/b") == "11"
+
+
+def test_what_a_killed_build_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    (store.layers_folder / ".partial-killed" / "upper").mkdir(parents=True)
+    store.build("FROM tiny:1\n", {})
+    assert [path.name for path in store.layers_folder.iterdir() if path.name.startswith(".partial")] == []
+
+
+def test_what_a_killed_container_has_left_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    # the users of a container get no further than here below the folders of a test
+    temporary = Path(tempfile.mkdtemp())
+    temporary.chmod(0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    opens = f"c = LinuxContainer(Path({str(store.layers_folder)!r}), {store.build('FROM tiny:1', {}).layers!r})"
+    program = f"import os; from pathlib import Path; from {LinuxContainer.__module__} import *; {opens}; os.kill(os.getpid(), 9)"
+    killed = subprocess.run([sys.executable, "-c", program], env={**os.environ, "TMPDIR": str(temporary)})
+    assert (killed.returncode, len(list(temporary.iterdir()))) == (-9, 1)
+    LinuxContainer(store.layers_folder, store.build("FROM tiny:1", {}).layers).close()
+    temporary.rmdir()  # where nothing is in it
 
 
 def test_an_equal_beginning_is_built_once(tmp_path: Path) -> None:

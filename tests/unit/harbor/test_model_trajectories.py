@@ -1,8 +1,13 @@
 """Trajectories that are made of recorded calls: conversations, what is sent again, what no agent said."""
 
+import resource
+from pathlib import Path
 from typing import Any
 
-from graftline.harbor.model_proxy.calls import ModelCall
+import orjson
+import pytest
+
+from graftline.harbor.model_proxy.calls import CallFile, ModelCall, call_lines, read_calls
 from graftline.harbor.model_proxy.trajectories import atif_of_calls, trace_of_calls, training_rows
 from graftline.llm.base import OutputTerms
 from tests.unit.harbor.published import needs_harbor, published
@@ -109,3 +114,19 @@ def test_no_row_is_made_of_what_may_not_be_trained_on_or_broke_off() -> None:
     calls = [call(1, [USER], "a", outputs=forbidden), call(2, [USER], "b", fault="broke off"), call(3, [USER], "c")]
     [row] = training_rows(calls, {"reward": 1.0, "reward_valid": True, "task_id": "t"})
     assert (row["step"], row["messages"], row["reward"], row["reward_cause"]) == (3, [USER, said("c")], 1.0, "verified")
+
+
+def test_a_call_that_the_disk_takes_a_part_of_is_lost_and_those_after_it_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    file = CallFile(path)
+    file.add(call(1, [USER], "one"))
+    bound, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, most))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            file.add(call(2, [USER], "two"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bound, most))
+    file.add(call(3, [USER], "three"))
+    file.close()
+    assert [call.number for call in read_calls(map(orjson.loads, call_lines(path)), "r")] == [1, 3]

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from graftline.core.errors import ConfigError
+from graftline.core.errors import ConfigError, HarborError
 from graftline.core.secrets import Secrets
 from graftline.harbor.client import HarborClient
 from graftline.harbor.contract import SuccessStatus
@@ -186,6 +186,21 @@ def test_an_evaluation_is_exported_as_trials_and_rows(serve: Any, tmp_path: Path
         (folder.name, step) for folder in folders for step in (1, 2)
     ]
     assert [row["logprobs"] for row in rows] == [[-0.5, -0.5]] * 4
+
+
+def test_a_rollout_whose_calls_were_not_to_be_had_can_be_exported_again(serve: Any, tmp_path: Path) -> None:
+    class Broken(HarborClient):
+        def request(self, method: str, path: str, *args: Any, **more: Any) -> Any:
+            if path.endswith("/calls"):
+                raise HarborError("the service is away")
+            return super().request(method, path, *args, **more)
+
+    client, deployment = serve(two_turns)
+    rollout_id = rollout(client, deployment)["rollout_id"]
+    with pytest.raises(HarborError, match="is away"):
+        export_rollouts(Broken(str(client.base_url), KEY), rollout_id, tmp_path)
+    [folder] = export_rollouts(HarborClient(str(client.base_url), KEY), rollout_id, tmp_path)
+    assert (folder.name, len((tmp_path / "rows.jsonl").read_bytes().splitlines())) == (rollout_id, 2)
 
 
 def test_a_service_serves_the_proxy_of_a_fleet_by_its_name(tmp_path: Path) -> None:

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.core.errors import DataError
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus
 from graftline.harbor.executors.base import BuildContext, Execution, Executor, RolloutSpec
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
+from graftline.harbor.executors.trial import Abilities, run_trial
 from graftline.harbor.packager import HarborPackager
 from graftline.harbor.task_format.importing import import_harbor_tasks
+from graftline.harbor.task_format.packed import HARBOR_TASK
+from graftline.harbor.task_format.task_folder import read_task
 from tests.docker_engine import DockerEngine
 from tests.harbor_tasks import BASE, TASKS, a_task
 from tests.rollout_specs import never
@@ -82,6 +86,14 @@ def test_the_solution_earns_1_and_doing_nothing_0(run: Run, executor: Executor, 
     )
     idle = run(TASKS[name], "nop")
     assert (idle.reward, idle.failure_cause) == (0.0, None), idle.log
+
+
+def test_a_task_that_was_not_imported_gets_no_more_than_a_box_may_have(tmp_path: Path) -> None:
+    write(tmp_path / "one", a_task("true", "true", "[environment]\nmemory_mb = 1000000\n"))
+    request = {"trace_correlation_id": "t1", "task_id": "one", "params": {"agent": "nop"}}
+    rollout = RolloutSpec("r1", 1, "", HARBOR_TASK, "file", request, HarborLimits())
+    with pytest.raises(DataError, match=r"environment.memory_mb \(comes to 1000000, at most 32768\)"):
+        run_trial(rollout, read_task(tmp_path / "one"), Abilities(False, False), never)
 
 
 def test_the_tests_are_nowhere_while_the_agent_acts(run: Run) -> None:
@@ -258,10 +270,11 @@ class TestLocal:
         assert (ended.reward, secret.read_text()) == (1.0, "of the machine")
         assert "of the machine" not in ended.log
 
-    def test_an_agent_that_fills_its_memory_has_no_reward(self, run: Run) -> None:
+    def test_an_agent_that_fills_its_memory_has_no_reward(self, run: Run, tmp_path: Path) -> None:
+        write(tmp_path / "tasks" / "two", a_task("true", "true", "[environment]\nmemory_mb = 1024\n"))
         files = a_task(
             "true", 'x=$(head -c 700000000 /dev/zero | tr "\\0" a); echo ${#x}', "[environment]\nmemory_mb = 512\n"
         )
         ended = run(files)
         assert (ended.reward, ended.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
-        assert "ran out of memory" in ended.error
+        assert "ran out of memory; raise memory_mb, which is 512" in ended.error
