@@ -85,6 +85,9 @@ class LinuxContainer:
         self._folder.chmod(0o755)
         try:
             self._start(layers_folder, layers, upper, archive, memory_mb, disk_mb, cores)
+        except OSError as error:
+            self.close()
+            raise SandboxError(f"a container of an image does not start ({error!r})") from error
         except BaseException:
             self.close()
             raise

@@ -1,7 +1,7 @@
 """Images of the executor `local`: layers below a folder, made of root file systems that the operator names and of Dockerfiles.
 
 A name such as `ubuntu:24.04` means what the operator says it means: a tar of a root file system (of `mmdebstrap`, `docker
-export`), or a folder in the layout of OCI (of `skopeo copy`). What stands for which name is in the log of the build and with
+export`), or a folder in the layout of OCI (of `skopeo copy`). What stands for which name is said with
 every result. A layer is found again by all that it was made of: equal beginnings of Dockerfiles are built once.
 """
 
@@ -63,7 +63,7 @@ class ImageStore:
         """Where the layers of all images are."""
         return self._folder / "layers"
 
-    def build(self, dockerfile: str, files: ContextFiles, log: Callable[[str], None] = lambda line: None) -> Image:
+    def build(self, dockerfile: str, files: ContextFiles) -> Image:
         """Return the image of a Dockerfile, built where it is not there.
 
         Raises:
@@ -82,12 +82,12 @@ class ImageStore:
             for instruction in instructions:
                 if instruction.name == "FROM":
                     name, *more = put_in(instruction.text, arguments).split() or [""]
-                    image = stages.get(name) or self.root_of(name, log)
+                    image = stages.get(name) or self.root_of(name)
                     names = (str(sum(stage.isdigit() for stage in stages)), *more[1:2])
                 elif instruction.name == "ARG" and image is None:
                     arguments |= _argument(instruction, arguments)
                 elif image is not None:
-                    image = self._apply(image, instruction, files, stages, arguments, log)
+                    image = self._apply(image, instruction, files, stages, arguments)
                 if image is not None:
                     stages |= dict.fromkeys(names, image)
         except SandboxError as error:
@@ -104,7 +104,7 @@ class ImageStore:
         tagged = short if ":" in short.rpartition("/")[2] else f"{short}:latest"
         return next((pattern for pattern in self._roots if fnmatch.fnmatch(tagged, pattern)), None)
 
-    def root_of(self, name: str, log: Callable[[str], None] = lambda line: None) -> Image:
+    def root_of(self, name: str) -> Image:
         """Return the image that a name means here.
 
         Raises:
@@ -139,7 +139,6 @@ class ImageStore:
                     container.unpack()
 
         self._layer(layer, fill)
-        log(f"{name}: {path.name} stands for it ({pattern})\n")
         return Image(f"{name} ({path.name})", (layer,), env, workdir, user)
 
     def _apply(
@@ -149,7 +148,6 @@ class ImageStore:
         files: ContextFiles,
         stages: Mapping[str, Image],
         arguments: dict[str, str],
-        log: Callable[[str], None],
     ) -> Image:
         variables = {**arguments, **image.env}
         text = put_in(instruction.text, variables)
@@ -167,7 +165,6 @@ class ImageStore:
             case "SHELL":
                 return replace(image, shell=tuple(instruction.words))
             case "RUN":
-                log(f"RUN {instruction.text[:200]}\n")
                 command = _command(instruction, image)
 
                 def run(container: LinuxContainer) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError, SandboxError
 from graftline.harbor.executors.images import Image, ImageStore
 from graftline.sandbox.containers import LinuxContainer
 from tests.small_root import has_containers, small_root
@@ -157,6 +157,11 @@ def test_what_a_killed_container_has_left_is_removed_by_the_next(
     assert (killed.returncode, len(list(temporary.iterdir()))) == (-9, 1)
     LinuxContainer(store.layers_folder, store.build("FROM tiny:1", {}).layers).close()
     temporary.rmdir()  # where nothing is in it
+
+
+def test_a_container_that_the_machine_has_no_place_for_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match=r"a container of an image does not start .*No such file or directory"):
+        LinuxContainer(tmp_path / "none", ())
 
 
 def test_an_equal_beginning_is_built_once(tmp_path: Path) -> None:
