@@ -245,7 +245,7 @@ class _Trial:
         try:
             with self.open_box("verifier", self.task, self._is_out("verifier")) as box:
                 self._set_up(box)
-                for folder, archive in artifacts.items():
+                for folder, archive in artifacts:
                     box.put(folder, archive)
                 return replace(_join(acted, self._verify(box)), limits_enforced=enforced)
         except (HarborError, DataError) as error:
@@ -382,19 +382,20 @@ class _Trial:
             has_network = self._is_out("agent" if part == "solution" else "verifier")
         return find_missing(_words(end), [*scripts_of(self.task, part).values()], has_network, which, has_module)
 
-    def _collect(self, box: Box) -> dict[str, bytes]:
-        """Return what travels to the verifier's box: tars by the folders that they are put into."""
+    def _collect(self, box: Box) -> list[tuple[str, bytes]]:
+        """Return what travels to the verifier's box: tars with the folders that they are put into, of which two may be one."""
         for hook in self.task.toml.verifier.collect:
             box.run(["sh", "-c", hook.command], {}, self._folder(box), hook.user, hook.timeout_sec)
-        remaining, collected = MAX_ARTIFACT_BYTES, dict[str, bytes]()
+        remaining, collected = MAX_ARTIFACT_BYTES, list[tuple[str, bytes]]()
         for artifact in (*self.task.toml.artifacts, None):
             source, exclude = ("/logs/artifacts", ()) if artifact is None else (artifact.source, artifact.exclude)
             path = PurePosixPath(self._folder(box)) / source
             archive = _filter(box.get(str(path), remaining), exclude)
             remaining -= len(archive)
             is_file = _names(archive) == [path.name]
-            collected[str(path.parent if is_file else path)] = archive
-        return {folder: archive for folder, archive in collected.items() if archive}
+            if archive:
+                collected.append((str(path.parent if is_file else path), archive))
+        return collected
 
     def _wait_healthy(self, box: Box) -> str:
         check = self.task.toml.environment.healthcheck or Healthcheck(command="true")

@@ -96,6 +96,12 @@ def test_a_task_that_was_not_imported_gets_no_more_than_a_box_may_have(tmp_path:
         run_trial(rollout, read_task(tmp_path / "one"), Abilities(False, False), never)
 
 
+def test_artifacts_of_one_folder_travel_all(run: Run) -> None:
+    separate = 'artifacts = ["/logs/agent/a", "/logs/agent/b"]\n[verifier]\nenvironment_mode = "separate"\n'
+    ended = run(a_task("cat /logs/agent/a /logs/agent/b", "touch /logs/agent/a /logs/agent/b", separate))
+    assert (ended.reward, ended.error) == (1.0, ""), ended.log
+
+
 def test_the_tests_are_nowhere_while_the_agent_acts(run: Run) -> None:
     seen = run(a_task("[[ -f nothing ]]", "[[ -e /tests || -e /logs/verifier/reward.txt ]] || touch nothing"))
     assert seen.reward == 1.0, seen.log
