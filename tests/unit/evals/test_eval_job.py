@@ -316,7 +316,7 @@ APP = LocalAPIConfig(app_id="tests", rollout=tenths)
             "evaluation: seeds: '1' is no seed; expected a whole number from 0 to 2147483647",
         ),
         ({"concurrency": 0}, "evaluation: concurrency is 0; expected 1 to 1000"),
-        ({"timeout": 3601}, "evaluation: timeout is 3601 s; expected up to 3600"),
+        ({"timeout": 86_401}, "evaluation: timeout is 86401 s; expected up to 86400"),
         ({"min_coverage": 1.5}, "evaluation: min_coverage is 1.5; expected a share from 0 to 1"),
         ({"budget": {"max_usd": 0}}, "budget: max_usd is 0; expected more than 0, or None"),
         (

@@ -177,7 +177,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
         "prompt 'edit' is answered with code, and trajectories have actions; use data.kind: tasks",
     ),
     "tasks, for a prompt that is answered with actions": (
-        {"data": {"kind": "tasks"}},
+        {"data": {"kind": "tasks", "prompt": "brief"}},
         ConfigError,
         "data.kind: tasks has no known actions, which prompt 'brief' is answered with",
     ),
