@@ -36,6 +36,7 @@ from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.task import (
     Instructions,
     Task,
+    ToldInstructions,
     describe_left_out,
     select_for_agents,
     select_told,
@@ -147,7 +148,7 @@ class RepositoriesSource(Config):
     """Of a change, at most, where they are attempted alone."""
     languages: tuple[Language, ...] = ()
     """Of changes; empty: all."""
-    instructions: Instructions | Literal["told"] = "answerable"
+    instructions: ToldInstructions = "answerable"
     """As of a split; of places also `told`: where nobody tried, those whose instruction, or lines before, have every word of the
     lines after."""
     most: int = Field(default=100, ge=1, le=10_000)

@@ -44,6 +44,8 @@ def check_trainable(tags: Iterable[str], name: str) -> None:
 Instructions = Literal["answerable", "all"]
 """Which tasks are for whoever is told what to do: those of which it is known that they can be done from what they say, and that change
 code; or all that say anything."""
+ToldInstructions = Instructions | Literal["told"]
+"""`told`: also those that nobody tried, where the words of instruction and text before suffice (`agent.single_places.says_enough`)."""
 _LEFT_OUT = "not_kept."
 UNTRIED = "untried"
 _REASONS: Mapping[str, str] = {
@@ -97,7 +99,7 @@ def select_for_agents(
 
 
 def select_told(
-    tasks: Iterable[InstructedT], instructions: Instructions | Literal["told"], left_out: Counter[str]
+    tasks: Iterable[InstructedT], instructions: ToldInstructions, left_out: Counter[str]
 ) -> list[InstructedT]:
     """Return what `select_for_agents` does; with `told` those that nobody tried as well, whose texts are to be looked at."""
     if instructions != "told":

@@ -163,7 +163,8 @@ def _stored_tasks(material: Material, source: TasksSource, most: int, left_out: 
         task
         for language in source.languages
         for task in material.tasks(language)
-        if source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic")
+        if (source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic"))
+        and (source.places or len(task.before) <= source.most_characters)
     ]
     chosen = sorted(select_told(tasks, source.instructions, left_out), key=lambda task: sha256_text(f"train {task.id}"))
     places = [
@@ -181,8 +182,7 @@ def _pieces_of(task: Task, source: TasksSource) -> list[Task]:
     """Return a task that is short enough by itself, or else its places that are."""
     if len(task.before) <= source.most_characters:
         return [task]
-    places = list_places_of_text(task) if source.places else []
-    return [place for place in places if len(place.before) <= source.most_characters]
+    return [place for place in list_places_of_text(task) if len(place.before) <= source.most_characters]
 
 
 def _tasks_of_changes(material: Material, source: ChangesSource, most: int, left_out: Counter[str]) -> list[Task]:

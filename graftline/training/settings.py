@@ -12,7 +12,7 @@ from graftline.astgrep.binding import Language
 from graftline.core.config import Config
 from graftline.core.hashing import digest, sha256_file
 from graftline.datasets.synthetic.families import OF_FAMILY
-from graftline.rollouts.task import Instructions
+from graftline.rollouts.task import Instructions, ToldInstructions
 from graftline.training.tracking import TrackingSettings
 
 _HOUR_S, _TEN_YEARS_S = 3600, 315_360_000
@@ -71,7 +71,7 @@ class TasksSource(_Source):
     prompt: str = "edit"
     of: Literal["all", "real", "synthetic"] = "real"
     """Kind of the edits."""
-    instructions: Instructions | Literal["told"] = "answerable"
+    instructions: ToldInstructions = "answerable"
     """Which of them: those that can be done from their instruction, or all that have one; `told`: also those that nobody tried,
     where the instruction or the text before has every word of the text after."""
     most_characters: int = Field(default=800, ge=40)
@@ -87,7 +87,7 @@ class ChangesSource(_Source):
     prompt: str = "edit"
     places: int = Field(default=4, ge=1, le=6)
     """Of a change, at most."""
-    instructions: Instructions | Literal["told"] = "answerable"
+    instructions: ToldInstructions = "answerable"
     """As of tasks."""
     most_characters: int = Field(default=800, ge=40)
     """Of the lines of a place."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from graftline.core.build import Built, Contents
 from graftline.core.config import Config, load_yaml
@@ -46,8 +46,8 @@ class ClosedLoopFile(Config):
     """The solver that is the model without an adapter."""
     candidate: str
     """The one with it."""
-    improved: str
-    """The one after the round of improvement."""
+    improved: str = Field(validation_alias=AliasChoices("improved", "reinforced"))
+    """The one after the round of improvement; files of version 0.1.0 call it `reinforced`."""
     rival: str
     """The larger model."""
 

@@ -116,6 +116,14 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(loope
     assert "| a pair (2) | solved | adapter | 0 % | rival | 100 % | -100 % | -100 to -100 |" in page
 
 
+def test_a_file_of_version_0_1_0_is_read(looped: Paths) -> None:
+    older = {"reinforced" if name == "improved" else name: value for name, value in FILE.items()}
+    (looped.configs / "closed_loop.yaml").write_text(json.dumps(older), "utf-8")
+    file = load_closed_loop(looped)
+    assert file is not None
+    assert file.improved == "improved"
+
+
 def test_a_root_without_the_file_has_no_closed_loop(made: Path) -> None:
     assert load_closed_loop(Paths(made)) is None
 
