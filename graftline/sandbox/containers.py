@@ -26,7 +26,7 @@ from graftline.sandbox.jail.visible import interpreter
 
 Network = Literal["none", "host"]
 """None but its own loopback, or that of the machine, with all that listens there."""
-_START_S, _MARGIN_S = 60.0, 60.0
+_START_S, _MARGIN_S, _SAVING_S = 60.0, 60.0, 1800.0
 _HEAD_BYTES, _LOOK_S = 1 << 16, 0.1
 _PROCESSES = 4096
 _EMPTY = ".empty"
@@ -56,7 +56,7 @@ class LinuxContainer:
         archive: Path | None = None,
         network: Network = "none",
         memory_mb: int = 4096,
-        disk_mb: int = 10240,
+        disk_mb: int | None = 10240,
         cores: int = 2,
     ) -> None:
         """Start it on `layers`, the lowest first, which are folders below `layers_folder`.
@@ -64,11 +64,12 @@ class LinuxContainer:
         Args:
             layers_folder: Holds the layers, and nothing that a container changes.
             layers: Their names.
-            upper: Takes what is changed, to be a layer itself; without it, that is gone with the container.
+            upper: Takes what is changed, to be a layer itself, once `save` is called; without it, that is gone with the
+                container.
             archive: What `unpack` unpacks.
             network: What it reaches.
             memory_mb: Of all of its processes, with the files that they keep in memory.
-            disk_mb: Of what it changes, without `upper`.
+            disk_mb: Of what it changes; None for no limit.
             cores: Whose time it may use.
 
         Raises:
@@ -99,20 +100,24 @@ class LinuxContainer:
         upper: Path | None,
         archive: Path | None,
         memory_mb: int,
-        disk_mb: int,
+        disk_mb: int | None,
         cores: int,
     ) -> None:
         (layers_folder / _EMPTY).mkdir(exist_ok=True)
         for name in ("root", "disk"):
             (self._folder / name).mkdir()
-        disk = None if upper else _make_disk(self._folder / "disk.ext4", disk_mb)
+        # beside what it is copied to, for the temporary folder may be in memory
+        place = upper.parent if upper else self._folder
+        disk = _make_disk(place / "disk.ext4", disk_mb) if disk_mb else None
+        is_changed_in_place = upper is not None and disk is None
         self._group = ControlGroup(f"c{secrets.token_hex(4)}", memory_mb, _PROCESSES, cores)
         self.features += (*self._group.features, *(("disk_limits",) if disk else ()))
         settings = {
             "layers_folder": str(layers_folder),
             "layers": [*reversed(layers), _EMPTY],
-            "upper": str(upper or self._folder / "disk" / "upper"),
+            "upper": str(upper if is_changed_in_place else self._folder / "disk" / "upper"),
             "disk": disk and str(disk),
+            "saved": None if upper is None or is_changed_in_place else str(upper),
             "root": str(self._folder / "root"),
             "archive": archive and str(archive),
             "shares_network": self.network == "host",
@@ -167,6 +172,13 @@ class LinuxContainer:
             DataError: it cannot be read, or has more than `limit` bytes.
         """
         return self._ask({"op": "get", "path": path, "limit": limit}, None, most=2 * limit + (64 << 20))[1]
+
+    def save(self) -> None:
+        """End all that runs in it, and have `upper` hold what it changed. DataError if that cannot be copied."""
+        try:
+            self._ask({"op": "save"}, None, _SAVING_S)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """End all that runs in it, and remove what it changed. A second call does nothing."""

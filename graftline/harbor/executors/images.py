@@ -9,6 +9,7 @@ import fnmatch
 import io
 import json
 import re
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from graftline.sandbox.inside.files import remove_path
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INDEX, _MANIFEST, _PARTIAL = "index.json", "manifests", ".partial-"
 _SHOWN_LOG = 3000
+_NO_SPACE = "No space left on device"
 _MOST_IMAGE_JSON, _MOST_OF_A_PATH = 4 << 20, 4096
 ContextFiles = Mapping[str, tuple[bytes, int]]
 """Content and mode of the files of a build context, by their path."""
@@ -54,9 +56,12 @@ class Image:
 class ImageStore:
     """Images below `folder`, and the root file systems that `roots` names by patterns of images."""
 
-    def __init__(self, folder: Path, roots: Mapping[str, Path], network: Network, timeout_s: float) -> None:
+    def __init__(
+        self, folder: Path, roots: Mapping[str, Path], network: Network, timeout_s: float, disk_mb: int
+    ) -> None:
+        """Builds reach `network`; one instruction has `timeout_s`, and may add `disk_mb`."""
         self._folder, self._roots = folder, dict(roots)
-        self._network, self._timeout_s = network, timeout_s
+        self._network, self._timeout_s, self._disk_mb = network, timeout_s, disk_mb
 
     @property
     def layers_folder(self) -> Path:
@@ -135,7 +140,8 @@ class ImageStore:
 
         def fill(upper: Path) -> None:
             for archive in archives:
-                with self._container((), upper, archive) as container:
+                # the operator names it, and knows how large it is
+                with self._container((), upper, None, archive) as container:
                     container.unpack()
 
         self._layer(layer, fill)
@@ -167,10 +173,17 @@ class ImageStore:
             case "RUN":
                 command = _command(instruction, image)
 
+                shown = f"RUN {instruction.text[:200]}"
+
                 def run(container: LinuxContainer) -> None:
                     env = {**arguments, **image.env}
                     end = container.run(
-                        command, env=env, folder=image.workdir, user=image.user, timeout_s=self._timeout_s
+                        command,
+                        env=env,
+                        folder=image.workdir,
+                        user=image.user,
+                        timeout_s=self._timeout_s,
+                        glance=None if "disk_limits" in container.features else self._watch_disk(shown),
                     )
                     if end.status != 0:
                         printed = end.output.decode("utf-8", "replace")[-_SHOWN_LOG:]
@@ -178,7 +191,8 @@ class ImageStore:
                         network = (
                             "" if self._network == "host" else " (builds have no network; executor.network is none)"
                         )
-                        raise DataError(f"RUN {instruction.text[:200]}: {how}{network}. The end of the log:\n{printed}")
+                        disk = f" ({self._full_disk()})" if _NO_SPACE in printed else ""
+                        raise DataError(f"{shown}: {how}{disk}{network}. The end of the log:\n{printed}")
 
                 return self._with_layer(image, image, ["run", command, arguments, self._network], run)
             case _:
@@ -195,7 +209,12 @@ class ImageStore:
         layer = digest([below.key, made_of])[:32]
 
         def into(upper: Path) -> None:
-            with self._container(below.layers, upper) as container:
+            if self._free_mb() < 2 * self._disk_mb:
+                raise HarborError(
+                    f"{self._folder}: an instruction of a Dockerfile may add {self._disk_mb} MB (executor.build_disk_mb), which"
+                    f" takes twice as much for a moment, and {self._free_mb()} MB are free; make room, or lower it"
+                )
+            with self._container(below.layers, upper, self._disk_mb) as container:
                 fill(container)
 
         self._layer(layer, into)
@@ -221,13 +240,38 @@ class ImageStore:
                 with suppress(OSError):
                     remove_path(str(place))
 
+    def _free_mb(self) -> int:
+        return shutil.disk_usage(self._folder).free >> 20
+
+    def _full_disk(self) -> str:
+        return f"an instruction may add {self._disk_mb} MB; raise executor.build_disk_mb"
+
+    def _watch_disk(self, shown: str) -> Callable[[], None]:
+        """Return what ends a build that takes too much, for a machine that can limit the disk of none."""
+        free_mb = self._free_mb()
+
+        def glance() -> None:
+            if free_mb - self._free_mb() > self._disk_mb:
+                raise DataError(f"{shown}: fills the disk ({self._full_disk()})")
+
+        return glance
+
     @contextmanager
-    def _container(self, layers: tuple[str, ...], upper: Path, archive: Path | None = None) -> Iterator[LinuxContainer]:
+    def _container(
+        self, layers: tuple[str, ...], upper: Path, disk_mb: int | None, archive: Path | None = None
+    ) -> Iterator[LinuxContainer]:
         container = LinuxContainer(
-            self.layers_folder, layers, upper=upper, archive=archive, network=self._network, memory_mb=8192
+            self.layers_folder,
+            layers,
+            upper=upper,
+            archive=archive,
+            network=self._network,
+            memory_mb=8192,
+            disk_mb=disk_mb,
         )
         try:
             yield container
+            container.save()
         finally:
             container.close()
 

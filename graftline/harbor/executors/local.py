@@ -86,6 +86,8 @@ class LocalExecutorConfig(Config):
     """`host` lets boxes of Harbor tasks that ask for a public network share that of this machine, with all that listens here."""
     build_timeout_s: int = Field(default=1800, ge=1)
     """Of one command of a Dockerfile."""
+    build_disk_mb: int = Field(default=10240, ge=64)
+    """What one instruction of a Dockerfile may add; while it is carried out, twice as much must be free."""
     jails_kept: int = Field(default=8, ge=1, le=256)
     """Jails that stay open between rollouts; each is for one snapshot and one set of limits, and takes about 30 MB."""
 
@@ -103,7 +105,7 @@ class LocalExecutor:
         self._jails = JailPool(jail, config.runs_own, config.at_once or default_workers(), config.jails_kept)
         self._sizes_mb: dict[Path, int] = {}
         roots = {name: Path(path) for name, path in config.images.items()}
-        images = ImageStore(folder / "images", roots, config.network, config.build_timeout_s)
+        images = ImageStore(folder / "images", roots, config.network, config.build_timeout_s, config.build_disk_mb)
         self._trials = LocalTrials(
             images, config.network, config.at_once or default_workers(), lambda: self._jails.is_open
         )

@@ -10,6 +10,7 @@ It is started by root, and speaks frames over its standard input and output:
     in   {"op": "unpack"}: the same at / of the archive that the settings name, with the whiteouts of a layer
     in   {"op": "get", "path", "limit"}
     out  {"size"} and a tar of the regular files that are, or are below, the path
+    in   {"op": "save"}: the end, after which what was changed is copied to where the settings say
 
 What runs in a container has the user 0 of a user namespace, with the capabilities and calls that container engines leave by
 default. It has processes, mounts, names and memory objects of its own, and a network of its own unless the settings share
@@ -75,6 +76,9 @@ _LOADED = (bz2, gzip, lzma)
 _SIOCSIFFLAGS, _IS_UP = 0x8914, 0x41
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MEMORY_FILES = 1 << 16
+_SAVES = 3
+"""The status of the process that serves, where what was changed is to be kept."""
+_SHOWN_ERRORS = 500
 
 
 def main() -> None:
@@ -95,7 +99,8 @@ def _enter(settings: Mapping[str, Any]) -> None:
     """Return as the first process of the container; the processes before wait for its end.
 
     `root` is where its root is mounted, `layers` are folders below `layers_folder`, the topmost first, `upper` is the folder that
-    takes what is changed, on the file system in the file `disk` where one is named, and `shares_network` says the rest.
+    takes what is changed, on the file system in the file `disk` where one is named, `saved` is the new folder that this is
+    copied to in the end, and `shares_network` says the rest.
     """
     kernel.end_with_parent()
     kernel.unshare(kernel.NEW_MOUNTS)
@@ -121,7 +126,12 @@ def _enter(settings: Mapping[str, Any]) -> None:
             for name in ("uid_map", "gid_map"):
                 Path(f"/proc/{child}/{name}").write_text(f"0 {FIRST_USER} {USERS}", "utf-8")
             os.write(says_mapped, b"1")
-        _exit_as(child)
+        status = _wait(child)
+        if status == _SAVES:
+            # nothing of the container runs any more, and what it changed is seen from outside of its root
+            send(1, json.dumps(_save(upper, settings["saved"])).encode())
+            send(1, b"")
+        os._exit(status)
     kernel.end_with_parent()
     kernel.unshare(kernel.NEW_USER)
     os.write(says_apart, b"1")
@@ -135,7 +145,7 @@ def _enter(settings: Mapping[str, Any]) -> None:
     kernel.unshare(namespaces | (0 if settings["shares_network"] else kernel.NEW_NETWORK))
     kernel.end_with_parent()
     if child := os.fork():
-        _exit_as(child)
+        os._exit(_wait(child))
     kernel.end_with_parent()
     kernel.set_host_name(b"container")
     if not settings["shares_network"]:
@@ -182,9 +192,19 @@ def _mount_devices(folder: str) -> None:
     Path(folder, "ptmx").symlink_to("pts/ptmx")
 
 
-def _exit_as(child: int) -> NoReturn:
+def _wait(child: int) -> int:
     _, status = os.waitpid(child, 0)
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+def _save(upper: Path, target: str | None) -> dict[str, str]:
+    """Copy a folder with the owners, links, holes and attributes that make it a layer."""
+    if target is None:
+        return {}
+    copied = subprocess.run(["cp", "-a", upper, target], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if copied.returncode == 0:
+        return {}
+    return {"error": f"what it changed cannot be kept: {copied.stderr.decode('utf-8', 'replace')[-_SHOWN_ERRORS:]}"}
 
 
 class Server:
@@ -201,6 +221,8 @@ class Server:
         """Serve until the other side closes."""
         while (head := receive(0)) is not None:
             request = json.loads(head)
+            if request["op"] == "save":
+                os._exit(_SAVES)
             body: bytes | None = None
             try:
                 match request["op"]:

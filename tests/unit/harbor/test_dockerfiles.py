@@ -23,7 +23,7 @@ DOUBLED = "".join(f"ENV V{n}=${{V{n - 1}}}${{V{n - 1}}}\n" for n in range(1, 40)
     ],
 )
 def test_it_is_said_what_cannot_be_built(tmp_path: Path, lines: str, message: str) -> None:
-    store = ImageStore(tmp_path, {}, "none", 60.0)
+    store = ImageStore(tmp_path, {}, "none", 60.0, 256)
     with pytest.raises(DataError) as caught:
         store.build(f"FROM scratch\n{lines}\n", {"a": (b"", 0o644)})
     assert message in str(caught.value)

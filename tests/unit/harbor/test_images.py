@@ -17,6 +17,7 @@ import pytest
 
 from graftline.core.errors import DataError, HarborError, SandboxError
 from graftline.harbor.executors.images import Image, ImageStore
+from graftline.sandbox import containers
 from graftline.sandbox.containers import LinuxContainer
 from tests.small_root import has_containers, small_root
 
@@ -70,7 +71,7 @@ def printed_in(store: ImageStore, image: Image, script: str) -> str:
 
 
 def a_store(folder: Path, **roots: Path) -> ImageStore:
-    return ImageStore(folder / "images", {f"{name}:*": path for name, path in roots.items()}, "none", 60.0)
+    return ImageStore(folder / "images", {f"{name}:*": path for name, path in roots.items()}, "none", 60.0, 256)
 
 
 def test_a_layout_of_oci_has_its_layers_with_whiteouts_and_its_configuration(tmp_path: Path) -> None:
@@ -171,6 +172,48 @@ def test_an_equal_beginning_is_built_once(tmp_path: Path) -> None:
     second = store.build(f"{beginning}RUN echo 2 > /n\n", {})
     assert first.layers[:2] == second.layers[:2]
     assert printed_in(store, second, "cat /n") == "2"
+
+
+@pytest.mark.parametrize("has_disks", [True, False])
+def test_a_command_that_fills_the_disk_ends_with_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_disks: bool
+) -> None:
+    if has_disks and not Path("/dev/loop-control").exists():
+        pytest.skip("loop devices are needed")
+    if not has_disks:
+        monkeypatch.setattr(containers, "_make_disk", lambda *_: None)
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    with pytest.raises(DataError, match=r"an instruction may add 256 MB; raise executor\.build_disk_mb"):
+        store.build("FROM tiny:1\nRUN head -c 600M /dev/zero > /large && sleep 20\n", {})
+    assert [path.name for path in store.layers_folder.iterdir() if path.name.startswith(".partial")] == []
+
+
+def test_what_a_command_changed_is_kept_as_it_was(tmp_path: Path) -> None:
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    script = (
+        "mkdir -p /d/in && touch /d/in/old && echo 1 > /a && chmod 4750 /a && cp -s /a /link && cp -l /a /b && touch /c",
+        "rm -r /d && mkdir /d && rm /c && head -c 1 /dev/zero > /d/new",
+    )
+    image = store.build("FROM tiny:1\n" + "".join(f"RUN {line}\n" for line in script), {})
+    look = "ls /d; find /a -printf '%m %U %n %s '; find /link -printf '%l '; [ -e /c ] || echo gone"
+    assert printed_in(store, image, look) == "new\n4750 0 2 2 /a gone"
+
+
+def test_what_cannot_be_copied_to_a_layer_is_no_layer(tmp_path: Path) -> None:
+    if not Path("/dev/loop-control").exists():
+        pytest.skip("loop devices are needed")
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    deeper = 'n=$(head -c 200 /dev/zero | tr "\\0" a); for i in 1 2 3 4 5; do for k in 1 2 3 4 5; do mkdir $n; cd -P $n; done; done'
+    with pytest.raises(DataError, match=r"what it changed cannot be kept: .*File name too long"):
+        store.build(f"FROM tiny:1\nRUN {deeper}\n", {})
+
+
+def test_a_machine_without_room_for_a_build_says_so(tmp_path: Path) -> None:
+    store = ImageStore(
+        tmp_path / "images", {"tiny:*": small_root(tmp_path / "tiny.tar")}, "none", 60.0, disk_mb=1 << 40
+    )
+    with pytest.raises(HarborError, match=r"MB \(executor\.build_disk_mb\).* MB are free; make room, or lower it"):
+        store.build("FROM tiny:1\nRUN true\n", {})
 
 
 def test_a_copy_of_other_content_is_another_layer(tmp_path: Path) -> None:
