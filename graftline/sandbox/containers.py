@@ -21,7 +21,7 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.inside.container_server import KEPT_BYTES
 from graftline.sandbox.jail.cgroups import ControlGroup
-from graftline.sandbox.jail.served import CaseFolder
+from graftline.sandbox.jail.served import CaseFolder, end_all
 from graftline.sandbox.jail.visible import interpreter
 
 Network = Literal["none", "host"]
@@ -182,13 +182,8 @@ class LinuxContainer:
 
     def close(self) -> None:
         """End all that runs in it, and remove what it changed. A second call does nothing."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-        if self._group is not None:
-            self._group.remove()
-            self._group = None
-        self._case_folder.remove()
+        end_all(self._server, self._group, self._case_folder)
+        self._server = self._group = None
 
     def _ask(
         self,

@@ -12,7 +12,7 @@ from graftline.core.errors import DataError, HarborError
 from graftline.harbor.executors.archives import members, read_file
 from graftline.harbor.executors.base import LOG_BYTES
 from graftline.harbor.executors.docker_container import translate_faults
-from graftline.harbor.executors.trial import BoxEnd
+from graftline.sandbox.containers import CommandEnd
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -47,7 +47,7 @@ class DockerBox:
 
     def run(
         self, words: Sequence[str], env: Mapping[str, str], folder: str, user: str, timeout_s: float, output: str = ""
-    ) -> BoxEnd:
+    ) -> CommandEnd:
         command = ["sh", "-c", _BEGIN, "sh", output or _OUTPUT, *words]
         began = time.monotonic()
         status = self._execute(command, began + timeout_s, dict(env), folder, user)
@@ -56,7 +56,7 @@ class DockerBox:
             self._print(_KILL)
         printed = self._print(f'tail -c {LOG_BYTES} "$0"', output or _OUTPUT)
         events = self._print(_KILLS) if status == _KILLED else b""
-        return BoxEnd(status, printed, seconds, bool(events.strip()) and b"oom_kill 0" not in events)
+        return CommandEnd(status, printed, seconds, bool(events.strip()) and b"oom_kill 0" not in events)
 
     def _execute(
         self, command: list[str], deadline: float, env: dict[str, str] | None = None, folder: str = "/", user: str = "0"

@@ -10,11 +10,11 @@ from graftline.core.errors import DataError, HarborError, SandboxError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.images import Image, ImageStore
-from graftline.harbor.executors.trial import Abilities, Box, BoxEnd, CancelledError, Role, limits_of_box, run_trial
+from graftline.harbor.executors.trial import Abilities, Box, CancelledError, Role, limits_of_box, run_trial
 from graftline.harbor.results import failure
 from graftline.harbor.task_format.packed import unpack_task
 from graftline.harbor.task_format.task_folder import HarborTask
-from graftline.sandbox.containers import LinuxContainer, Network
+from graftline.sandbox.containers import CommandEnd, LinuxContainer, Network
 
 _POLL_S = 0.2
 
@@ -107,9 +107,9 @@ class LocalBox:
 
     def run(
         self, words: Sequence[str], env: Mapping[str, str], folder: str, user: str, timeout_s: float, output: str = ""
-    ) -> BoxEnd:
+    ) -> CommandEnd:
         try:
-            end = self._container.run(
+            return self._container.run(
                 words,
                 env={**self._image.env, **env},
                 folder=folder,
@@ -120,7 +120,6 @@ class LocalBox:
             )
         except SandboxError as error:
             raise HarborError(f"local: {error}") from error
-        return BoxEnd(end.status, end.output, end.seconds, end.is_out_of_memory)
 
     def put(self, folder: str, archive: bytes) -> None:
         try:

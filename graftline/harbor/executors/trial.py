@@ -33,6 +33,7 @@ from graftline.harbor.results import MAX_REWARD_BYTES, failure, read_reward
 from graftline.harbor.task_format.importing import limits_of
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, scripts_of
 from graftline.harbor.task_format.task_toml import Healthcheck
+from graftline.sandbox.containers import CommandEnd
 
 Role = Literal["agent", "verifier"]
 _LOGS = ("agent", "verifier", "artifacts")
@@ -42,17 +43,6 @@ _SETTING_UP_S = 60.0
 _ROOT = "0"
 _VARIABLE = re.compile(r"\$\{(\w+)(:-([^}]*))?\}")
 _STARTED = "/logs/agent/.started"
-
-
-@dataclass(frozen=True, slots=True)
-class BoxEnd:
-    """How a command in a box ended."""
-
-    status: int | None
-    """None where its time was up."""
-    output: bytes
-    seconds: float
-    is_out_of_memory: bool = False
 
 
 class Box(Protocol):
@@ -72,7 +62,7 @@ class Box(Protocol):
 
     def run(
         self, words: Sequence[str], env: Mapping[str, str], folder: str, user: str, timeout_s: float, output: str = ""
-    ) -> BoxEnd:
+    ) -> CommandEnd:
         """Run words with variables over those of the image; what they print goes to the file `output` of the box."""
 
     def put(self, folder: str, archive: bytes) -> None:
@@ -313,7 +303,7 @@ class _Trial:
             refusal = find_refusal(printed[-_TAIL:], end.status, bool(changed.output.strip()))
         return self._end_of_agent(end, limit_s, refusal, details)
 
-    def _end_of_agent(self, end: BoxEnd, limit_s: float, refusal: str, details: dict[str, Any]) -> Execution:
+    def _end_of_agent(self, end: CommandEnd, limit_s: float, refusal: str, details: dict[str, Any]) -> Execution:
         agent = self.request.agent
         if end.is_out_of_memory:
             outcome = failure(FailureCause.SANDBOX_FAILED, self._out_of_memory())
@@ -366,7 +356,7 @@ class _Trial:
                 outcome = replace(outcome, error=f"{outcome.error}; it ended with code {end.status}, see the log")
         return replace(outcome, verify_s=end.seconds)
 
-    def _lack(self, box: Box, end: BoxEnd, part: str, has_network: bool | None = None) -> str:
+    def _lack(self, box: Box, end: CommandEnd, part: str, has_network: bool | None = None) -> str:
         """Return for want of what of the machine a script failed; empty where it is not known."""
 
         def has(words: list[str]) -> bool:
@@ -423,7 +413,7 @@ class _Trial:
         memory_mb = limits_of_box(self.task, self.rollout.limits).memory_mb
         return f"the box ran out of memory; raise memory_mb, which is {memory_mb}"
 
-    def _log(self, name: str, end: BoxEnd) -> None:
+    def _log(self, name: str, end: CommandEnd) -> None:
         self.logs.append(
             f"--- {name} ({end.seconds:.1f} s, {'no end' if end.status is None else end.status}) ---\n{_words(end)}"
         )
@@ -442,7 +432,7 @@ def _join(acted: Execution, verdict: Execution) -> Execution:
     return replace(verdict, error=error, details={**acted.details, **verdict.details}, agent_s=acted.agent_s)
 
 
-def _words(end: BoxEnd) -> str:
+def _words(end: CommandEnd) -> str:
     return end.output.decode("utf-8", "replace")
 
 

@@ -158,15 +158,8 @@ class ServedJail:
         return replace(self._end(verdict, answer, stdout, stderr, b""), files=files, left_out=left_out)
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-        if self._group is not None:
-            self._group.remove()
-            self._group = None
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        end_all(self._server, self._group, self._folder)
+        self._server = self._group = self._folder = None
         for folder in self._wrapper.leaves if self._wrapper else ():
             with suppress(OSError):
                 os.rmdir(folder.format(user=self._user if self._user is not None else os.getuid()))  # noqa: PTH106
@@ -384,6 +377,16 @@ class CaseFolder:
     def remove(self) -> None:
         """Remove it. A second call does nothing."""
         self._removal()
+
+
+def end_all(server: InnerProcess | None, group: ControlGroup | None, folder: CaseFolder | None) -> None:
+    """End a server with all that runs in its group, and remove the folder that they had."""
+    if server is not None:
+        server.stop()
+    if group is not None:
+        group.remove()
+    if folder is not None:
+        folder.remove()
 
 
 def _remove_unless_forked(path: str, process: int) -> None:
