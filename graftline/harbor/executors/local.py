@@ -83,7 +83,8 @@ class LocalExecutorConfig(Config):
     """Root file systems that stand for images, by patterns of their names: `{"ubuntu:*": "/srv/noble.tar"}`. A tar, or a folder in
     the layout of OCI. Harbor tasks run in images that are made of these; only root can make such boxes."""
     network: Literal["none", "host"] = "none"
-    """`host` lets boxes of Harbor tasks that ask for a public network share that of this machine, with all that listens here."""
+    """`host` lets boxes of Harbor tasks that ask for a public network share that of this machine, with all that listens here;
+    the commands of every Dockerfile do so as well, also of tasks that ask for none."""
     build_timeout_s: int = Field(default=1800, ge=1)
     """Of one command of a Dockerfile."""
     build_disk_mb: int = Field(default=10240, ge=64)
