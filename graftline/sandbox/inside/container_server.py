@@ -26,7 +26,6 @@ import json
 import lzma
 import os
 import resource
-import shutil
 import signal
 import socket
 import stat
@@ -41,6 +40,7 @@ from typing import IO, Any, NoReturn
 
 from graftline.sandbox.inside import kernel
 from graftline.sandbox.inside.case_jail import DEVICES, PROCESSES
+from graftline.sandbox.inside.files import remove_path
 from graftline.sandbox.inside.frames import receive, send
 from graftline.sandbox.inside.seccomp import HARMFUL, NEW_NAMESPACE, NO_CORE, Filter
 
@@ -235,7 +235,7 @@ class Server:
                     case _:
                         body = _pack(request["path"], request["limit"])
                         answer = {}
-            except (OSError, ValueError, OverflowError, tarfile.TarError) as error:
+            except (OSError, ValueError, OverflowError, RecursionError, tarfile.TarError) as error:
                 answer = {"error": str(error) or type(error).__name__}
             send(1, json.dumps(answer).encode())
             send(1, body or b"")
@@ -375,10 +375,10 @@ def _as_it_is(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    # what is mounted, as /dev and /proc are, is not of the image
+    if not path.is_mount():
+        with suppress(FileNotFoundError, NotADirectoryError):
+            remove_path(str(path))
 
 
 def _pack(path: str, limit: int) -> bytes:

@@ -23,6 +23,7 @@ from tests.small_root import has_containers, small_root
 
 pytestmark = pytest.mark.skipif(not has_containers, reason="root and namespaces are needed")
 
+PATHS = {"PATH": "/usr/bin:/bin"}
 Entry = str | tarfile.TarInfo
 
 
@@ -105,6 +106,37 @@ def test_devices_are_left_out_and_links_lead_no_further_than_the_container(tmp_p
     assert printed_in(store, image, "cat /etc/mark; [ -e /dev/mem ] || echo ' no memory'; cat /data/link/secret") == (
         "inside no memory\ncat: /data/link/secret: No such file or directory"
     )
+
+
+def test_a_whiteout_removes_a_tree_of_any_depth_and_nothing_that_is_mounted(tmp_path: Path) -> None:
+    # a folder more at a time: of one name the missing folders are made by recursion
+    folders = {f"deep/{'a/' * depth}": a_member(tarfile.DIRTYPE) for depth in range(1600)}
+    layers = [
+        small_root(tmp_path / "tiny.tar").read_bytes(),
+        a_tar(folders),
+        a_tar(
+            {".wh.deep": "", ".wh.proc": "", ".wh.none": "", "none/.wh.none": "", "etc/passwd/.wh.none": "", "new": "1"}
+        ),
+    ]
+    store = a_store(tmp_path, deep=a_layout(tmp_path / "deep", layers, {}))
+    image = store.build("FROM deep:1\n", {})
+    assert (
+        printed_in(store, image, "[ -e /deep ] || echo gone; cat /new; [ -e /proc/self ] && echo proc") == "gone\n1proc"
+    )
+
+
+def test_a_tree_too_deep_to_be_packed_or_unpacked_ends_no_container(tmp_path: Path) -> None:
+    store = a_store(tmp_path, tiny=small_root(tmp_path / "tiny.tar"))
+    container = LinuxContainer(store.layers_folder, store.build("FROM tiny:1\n", {}).layers)
+    try:
+        with pytest.raises(DataError):
+            container.put("/in", a_tar({"a/" * 1600: a_member(tarfile.DIRTYPE)}))
+        container.put("/out", a_tar({"a/" * depth: a_member(tarfile.DIRTYPE) for depth in range(1, 1600)}))
+        with pytest.raises(DataError):
+            container.get("/out", 1 << 20)
+        assert container.run(["id", "-u"], env=PATHS, timeout_s=30).output == b"0\n"
+    finally:
+        container.close()
 
 
 @pytest.mark.parametrize("name", ["../outside", "data/../../outside"])
